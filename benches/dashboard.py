@@ -14,8 +14,9 @@ import httpx
 import psutil
 from tests.support.running_server import ServerProcess
 
-from assay.demo.fill import DemoSize, fill
+from assay.demo.fill import fill
 from assay.demo.keeper import Keeper
+from assay.demo.player import DemoSize
 from benches.fleet import percentile
 from benches.page import Page, Table
 from benches.processes import BUILD

@@ -2,7 +2,7 @@
 
     .venv/bin/python -m benches.series_thresholds [step|span|ramp …] [LENGTH …] > table.txt      (about ten minutes)
 
-The rows go into src/assay/analyse/series/significance.py. What is simulated has no change: normal noise, Student's t
+The rows go into src/assay/analyse/series/scan.py. What is simulated has no change: normal noise, Student's t
 with three degrees of freedom, and noise with a memory of 0.1 to 0.8. The limit grows with the memory that a
 series seems to have, and is set so that each law alone keeps its one per cent.
 """
@@ -15,8 +15,7 @@ from collections.abc import Collection
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.analyse.series.scan import ramp_score, span_score, step_score
-from assay.analyse.series.significance import AT, MEMORY_STEPS
+from assay.analyse.series.scan import AT, MEMORY_STEPS, ramp_score, span_score, step_score
 from assay.analyse.series.spread import standardised
 from assay.analyse.series.whitening import Whitened, evidence_memory
 from benches.series_laws import noise

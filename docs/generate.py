@@ -298,7 +298,7 @@ def _limits() -> list[tuple[str, str]]:
     """What a benchmark file may hold, from the code that refuses more."""
     from assay.plan.plan import MAX_COMPARED, MAX_PLANNED, MAX_POINTS
     from assay.spec import limits
-    from assay.spec.commands import MAX_COMMAND
+    from assay.spec.limits import MAX_COMMAND
     from assay.units import MOST_BYTES, MOST_SECONDS
 
     return [
@@ -446,7 +446,7 @@ def _tuple(arguments: tuple[Any, ...], path: str, sections: dict[str, type[Secti
 def _named(metadata: list[Any]) -> str:
     """The name of a quantity, by the function that reads it."""
     from assay import units
-    from assay.spec.devices import canonical
+    from assay.spec.section import canonical
 
     names = {units.seconds: "duration", units.ratio: "share", units.size_bytes: "size", canonical: "device"}
     return next((names[one.func] for one in metadata if getattr(one, "func", None) in names), "")

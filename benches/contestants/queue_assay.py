@@ -4,7 +4,7 @@ import sys
 
 from queue_tally import Tally
 
-from assay.place.broker import JobOffer
+from assay.place.leasing import JobOffer
 from assay.place.redis_broker import RedisBroker
 
 

@@ -13,9 +13,9 @@ from assay.clock import SYSTEM_CLOCK
 from assay.errors import MeasureError, UsageError
 from assay.experiments import interleave
 from assay.experiments.ab import ABBudget, ABQuestion, run_ab, stored_experiment
-from assay.experiments.pair import job_pair, order_of, parts_of
+from assay.experiments.interleave import job_pair, order_of, parts_of
 from assay.report.live import SilentView
-from assay.report.reading import read_campaign
+from assay.report.result import read_campaign
 from assay.spec.load import load
 from assay.store.store import Store
 

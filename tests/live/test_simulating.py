@@ -9,7 +9,7 @@ import pytest
 
 from assay.analyse.series.identity import context, machine_kind
 from assay.demo.replay import DetectionObserver, play
-from assay.report.reading import read_campaign
+from assay.report.result import read_campaign
 from assay.series.repository import SeriesStore
 from assay.sim.history import History, marks, score, truth
 from assay.store.store import Store

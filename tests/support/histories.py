@@ -10,7 +10,7 @@ import numpy as np
 
 from assay.analyse.records import Check, MultiRunJobResult
 from assay.analyse.summary import summarise
-from assay.plan.digest import content_hash
+from assay.plan.job import content_hash
 from assay.run.records import Failure, SingleRunResult
 
 NIGHT_S = 86_400.0

@@ -12,7 +12,7 @@ from assay.cli.main import app
 from assay.errors import AssayError, MeasureError, UsageError
 from assay.exec.document import _read as read_job
 from assay.files import read_bounded, refuse_endless
-from assay.report.sides import read_document
+from assay.report.comparison import read_document
 from assay.run.workloads.rows import read_rows
 from assay.run.workloads.trace import _opened as open_trace
 from assay.sim.script import read_file

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from assay.agent.attempt import AttemptEnd, AttemptTools
+from assay.agent.attempt import AttemptEnd, AttemptTools, InputCache, ProcessExecutor, last_lines
 from assay.agent.delivery import Delivery
-from assay.agent.executor import Executor, InputCache, ProcessExecutor, last_lines
 from assay.agent.heartbeat import HeartbeatLoop, HeldLeases, ProgressSender
-from assay.agent.host import HostFacts, offered_profile, probe_host
-from assay.agent.identity import Identity, hold_folder, identity
-from assay.agent.settings import AgentSettings
-from assay.agent.slots import DeviceLocks, JobSource, ServerQueue, Slot
+from assay.agent.host import HostFacts, enrolment_of, offered_profile, probe_host
+from assay.agent.identity import AgentSettings, Identity, hold_folder, identity
+from assay.agent.slots import DeviceLocks, JobSource, RedisSource, ServerQueue, Slot
 from assay.agent.spool import Spool, SpoolEntry
 from assay.clock import SYSTEM_CLOCK, Clock
 from assay.errors import AssayError
@@ -25,8 +25,7 @@ from assay.place.fleet.protocol import Enrolled, Enrolment, Release
 from assay.place.fleet.transport import back_off_s
 from assay.run.policy import JOB_ALLOW
 from assay.run.processes import sweep
-from assay.spec.secrets import VARIABLE as JOB_ENV
-from assay.version import __version__
+from assay.spec.references import VARIABLE as JOB_ENV
 
 _log = logging.getLogger("assay.agent")
 _LOOK_AGAIN_S = 600.0
@@ -50,7 +49,7 @@ class Agent:
         self,
         settings: AgentSettings,
         *,
-        executor: Executor | None = None,
+        executor: ProcessExecutor | None = None,
         clock: Clock = SYSTEM_CLOCK,
         probe: Callable[[], HostFacts] = probe_host,
     ) -> None:
@@ -81,7 +80,8 @@ class Agent:
 
     def run(self) -> int:
         """Work until asked to stop; return the exit code."""
-        source = self._source()
+        redis = self.settings.redis
+        source = ServerQueue(self._client) if redis is None else RedisSource(self._client, redis)
         lock = hold_folder(self.settings.state)
         try:
             self._begin()
@@ -95,7 +95,7 @@ class Agent:
             # The threads end by themselves; one may still wait for an answer, so the client is not closed under it.
             self._ended.set()
             self.leases.changed.set()
-            _close(lock)
+            os.close(lock)
 
     def enrol(self) -> Enrolled:
         """Make this device known to the server, once.
@@ -151,16 +151,7 @@ class Agent:
     def _enrolment(self) -> Enrolment:
         if self._identity is None or self._facts is None:
             raise AssayError("the agent has not looked at its machine yet")
-        profile = offered_profile(self._facts, self.settings)
-        return Enrolment(
-            identity=self._identity.id,
-            name=profile.name,
-            profile=profile,
-            device=self._facts.device,
-            address=self.settings.address,
-            version=__version__,
-            slots=max(1, len(self.settings.devices)),
-        )
+        return enrolment_of(self._identity.id, self._facts, self.settings)
 
     def _start(self, enrolled: Enrolled, source: JobSource) -> _Running:
         settings = self.settings
@@ -173,14 +164,20 @@ class Agent:
         # By these a price of the benchmark file is found.
         known = {**settings.labels, **({"name": settings.name} if settings.name else {})}
         labels = ",".join(f"{label}={value}" for label, value in known.items())
-        told = {
+        environment = {
             "ASSAY_URL_POLICY": settings.url_policy,
             "ASSAY_LABELS": labels,
             JOB_ALLOW: ",".join(sorted(settings.allow)),
             JOB_ENV: ",".join(sorted(settings.allow_env)),
         }
-        tools = AttemptTools(self._executor, spool, self.leases, progress, inputs, settings.allow, told, self._clock)
+        tools = AttemptTools(
+            self._executor, spool, self.leases, progress, inputs, settings.allow, environment, self._clock
+        )
         devices = DeviceLocks()
+
+        def after(ended: AttemptEnd) -> None:
+            self._look_soon = self._look_soon or ended.code in ("device", "runtime")
+
         slots = tuple(
             Slot(
                 device,
@@ -192,7 +189,7 @@ class Agent:
                 devices=devices,
                 stopping=self._stopping,
                 before=self._look_again,
-                after=self._after,
+                after=after,
             )
             for device in settings.devices or ("",)
         )
@@ -202,13 +199,6 @@ class Agent:
         for slot in slots:
             slot.start()
         return _Running(heartbeat, delivery, slots)
-
-    def _source(self) -> JobSource:
-        if self.settings.redis is None:
-            return ServerQueue(self._client)
-        from assay.agent.slots import QueueSource
-
-        return QueueSource(self._client, self.settings.redis)
 
     def _recover(self, spool: Spool, delivery: Delivery, agent: str) -> None:
         """Pick up what an earlier agent left in the state folder."""
@@ -227,17 +217,13 @@ class Agent:
 
     def _take_up(self, entry: SpoolEntry, delivery: Delivery) -> None:
         if entry.result.is_file() or entry.release() is not None:
-            _log.info("found job=%s fence=%d, not yet delivered", entry.job, entry.fence)
+            _log.info("found %s, not yet delivered", entry)
             delivery.put(entry)
             return
         reason = f"the agent was ended while it measured\n{last_lines(entry.log)}".strip()
         delivery.give_back(entry, Release(entry.agent, reason, crashed=True))
 
     # While it runs
-
-    def _after(self, ended: AttemptEnd) -> None:
-        if ended.code in ("device", "runtime"):
-            self._look_soon = True
 
     def _look_again(self) -> None:
         """See whether the machine still offers what it did: now and then, and never beside a measurement."""
@@ -258,12 +244,8 @@ class Agent:
     def _end(self) -> int:
         """Let the running attempts end, or give them back; then deliver what can be delivered."""
         if not self.leases.is_idle():
-            _log.info(
-                "stopping: the running attempt may %s",
-                "end"
-                if self.settings.finish
-                else f"go on for {self.settings.grace_s:.0f} s; ask again to give it back at once",
-            )
+            patience = f"go on for {self.settings.grace_s:.0f} s; ask again to give it back at once"
+            _log.info("stopping: the running attempt may %s", "end" if self.settings.finish else patience)
         left_s = self.settings.grace_s
         while not self.leases.wait_idle(0.2):
             left_s -= 0.2
@@ -279,16 +261,5 @@ class Agent:
 
 def _wait(event: threading.Event) -> None:
     """Wait so that signals get through; on Windows they do only between short waits."""
-    import sys
-
-    if sys.platform == "win32":
-        while not event.wait(0.5):
-            continue
-    else:
-        event.wait()
-
-
-def _close(handle: int) -> None:
-    import os
-
-    os.close(handle)
+    while not event.wait(0.5 if sys.platform == "win32" else None):
+        continue

@@ -1,16 +1,21 @@
-"""The result of a job that an agent cannot start or deliver: failed, with the reason, so that nothing repeats."""
+"""One attempt at a job: files from a cache, and a measuring process whose events are read as they come."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
+import os
+import shutil
+import subprocess
+import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from assay.agent.executor import Execution, Executor, InputCache, last_lines
 from assay.agent.heartbeat import HeldLeases, ProgressSender
 from assay.agent.identity import FULL
 from assay.agent.spool import Spool, SpoolEntry
@@ -19,12 +24,136 @@ from assay.clock import SYSTEM_CLOCK, Clock, iso
 from assay.documents import to_json
 from assay.errors import AssayError, Problem
 from assay.files import write_whole
-from assay.place.fleet.client import AwayError
+from assay.place.fleet.client import AwayError, FleetClient
 from assay.place.fleet.protocol import Progress
 from assay.place.fleet.transport import back_off_s
 from assay.plan.job import Job, JobFile
+from assay.run.processes import TAG_VARIABLE, kill_tree
 from assay.run.records import Failure
 from assay.spec.paths import programs_in_words
+
+# An agent's own secrets; a job could ask for them by name and send them anywhere.
+OWN_VARIABLES = ("ASSAY_TOKEN", "ASSAY_AGENT_TOKEN")
+SECRET_VARIABLES = (*OWN_VARIABLES, "ASSAY_TOKEN_FILE")
+_TAIL_BYTES = 16384
+_MAX_LINE = 1 << 20
+
+
+class ProcessExecutor:
+    """Starts `assay exec` under `parent_guard`, in a session of its own."""
+
+    def __init__(self, hidden: tuple[str, ...] = ()) -> None:
+        """Which further variables of the agent's environment a job must not see."""
+        self._hidden = {*SECRET_VARIABLES, *hidden}
+
+    def start(self, entry: SpoolEntry, environment: Mapping[str, str]) -> Execution:
+        inherited = {name: value for name, value in os.environ.items() if name not in self._hidden}
+        command = [sys.executable, "-m", "assay.agent.parent_guard", "exec", str(entry.document)]
+        apart: dict[str, Any] = {"start_new_session": True}  # a signal to the agent's terminal is the agent's alone
+        if sys.platform == "win32":
+            apart = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+        with entry.log.open("wb") as errors:
+            process = subprocess.Popen(
+                [*command, "--out", str(entry.out), "--events"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env={**inherited, **environment, TAG_VARIABLE: entry.tag},
+                **apart,
+            )
+        return Execution(process, entry.tag)
+
+
+class Execution:
+    """A job that is being measured, by a process of its own."""
+
+    def __init__(self, process: subprocess.Popen[bytes], tag: str) -> None:
+        self._process = process
+        self._tag = tag
+
+    def events(self) -> Iterator[Mapping[str, Any]]:
+        """What it says about itself, line by line; what is no event is left out."""
+        stdout = self._process.stdout
+        while stdout is not None and (line := stdout.readline(_MAX_LINE)):
+            with suppress(ValueError):
+                event = json.loads(line)
+                if isinstance(event, dict):
+                    yield event
+
+    def kill(self) -> None:
+        """End it at once, with everything that it started; harmless when it has ended."""
+        if self._process.poll() is None:
+            kill_tree(self._process.pid, self._tag)
+
+    def wait(self) -> int:
+        """Its exit code, negative for a signal; its standard input stays open until then, see `parent_guard`."""
+        code = self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        return code
+
+
+def last_lines(log: Path, lines: int = 20) -> str:
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+            return "\n".join(file.read().decode("utf-8", "replace").splitlines()[-lines:])
+    except OSError:
+        return ""
+
+
+class InputCache:
+    """A folder of files by content; the ones used longest ago make room for new ones."""
+
+    def __init__(self, folder: Path, client: FleetClient, max_bytes: int) -> None:
+        self._folder = folder
+        self._client = client
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+
+    def put(self, file: JobFile, to: Path, *, own: bool) -> None:
+        kept = self._folder / file.sha256
+        with self._lock:
+            if not _is_sound(kept, file):
+                self._make_room(file.size_bytes)
+                self._client.download(file.sha256, kept)
+            os.utime(kept)  # used now
+            _place(kept, to, own=own)
+
+    def empty(self) -> None:
+        with self._lock:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _make_room(self, needed: int) -> None:
+        with suppress(OSError):
+            kept = sorted(self._folder.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+            total = needed
+            for path in kept:
+                total += path.stat().st_size
+                if total > self._max_bytes:
+                    path.unlink(missing_ok=True)
+
+
+def _is_sound(path: Path, file: JobFile) -> bool:
+    try:
+        if path.stat().st_size != file.size_bytes:
+            return False
+        with path.open("rb") as kept:
+            return hashlib.file_digest(kept, "sha256").hexdigest() == file.sha256
+    except OSError:
+        return False
+
+
+def _place(kept: Path, to: Path, *, own: bool) -> None:
+    to.parent.mkdir(parents=True, exist_ok=True)
+    to.unlink(missing_ok=True)
+    if not own:
+        with suppress(OSError):  # another disk, or a file system without links
+            os.link(kept, to)
+            return
+    shutil.copyfile(kept, to)
+
 
 _log = logging.getLogger("assay.agent")
 DISK_CODES = frozenset({"disk", "disk-full", "store", "samples", "cache"})
@@ -52,7 +181,7 @@ class AttemptEnd:
 class AttemptTools:
     """What every attempt of an agent works with."""
 
-    executor: Executor
+    executor: ProcessExecutor
     spool: Spool
     leases: HeldLeases
     progress: ProgressSender
@@ -126,9 +255,8 @@ class Attempt:
                 self._tools.inputs.put(file, path, own=own)
             except AwayError as problem:
                 failures += 1
-                _log.warning(
-                    "cannot fetch %s for job=%s: %s", file.sha256[:12], self._entry.job, problem.problem.message
-                )
+                said = problem.problem.message
+                _log.warning("cannot fetch %s for job=%s: %s", file.sha256[:12], self._entry.job, said)
                 self._stopped.wait(back_off_s(failures))
             else:
                 return
@@ -162,13 +290,11 @@ class Attempt:
         if self._why is not None:
             return self._why
         if self._error is not None:
-            if self._error.code in DISK_CODES:
-                return AttemptEnd("given back", self._error.message, self._error.code)
             return self._refuse(self._error)
+        lines, shortage = last_lines(self._entry.log), self._tools.spool.shortage()
+        if shortage or "No space left on device" in lines:
+            return AttemptEnd("given back", shortage or "the disk is full", "disk-full")
         reason = f"the measuring process ended without a result ({_in_words(code)})"
-        lines = last_lines(self._entry.log)
-        if "No space left on device" in lines or self._tools.spool.shortage():
-            return AttemptEnd("given back", self._tools.spool.shortage() or "the disk is full", "disk-full")
         return AttemptEnd("crashed", f"{reason}\n{lines}".strip())
 
     def _refuse(self, problem: Problem) -> AttemptEnd:
@@ -187,24 +313,20 @@ class Attempt:
         return AttemptEnd("given back", f"the agent cannot write: {problem.strerror or problem}", code)
 
     def _take(self, event: Mapping[str, Any]) -> None:
-        kind = event.get("event")
         now = self._progress
-        if kind == "run":
-            self._progress = replace(now, run=_int(event, "run"), runs=_int(event, "of"), phase="", share=0.0, note="")
-        elif kind == "phase":
-            self._progress = replace(now, phase=str(event.get("name", "")), share=0.0, note="")
-        elif kind == "progress":
-            share = event.get("share")
-            self._progress = replace(
-                now, share=float(share) if isinstance(share, int | float) else 0.0, note=str(event.get("note", ""))
-            )
-        elif kind == "error":
-            self._error = Problem(
-                str(event.get("code", "failed")),
-                str(event.get("text", "")),
-                str(event.get("at", "")),
-                str(event.get("try", "")),
-            )
+        match event.get("event"):
+            case "run":
+                run, runs = _int(event, "run"), _int(event, "of")
+                self._progress = replace(now, run=run, runs=runs, phase="", share=0.0, note="")
+            case "phase":
+                self._progress = replace(now, phase=str(event.get("name", "")), share=0.0, note="")
+            case "progress":
+                share = event.get("share")
+                share = float(share) if isinstance(share, int | float) else 0.0
+                self._progress = replace(now, share=share, note=str(event.get("note", "")))
+            case "error":
+                words = (str(event.get(name, "")) for name in ("text", "at", "try"))
+                self._error = Problem(str(event.get("code", "failed")), *words)
         self._tell(log=_lines(event))
 
     def _tell(self, phase: str = "", log: tuple[str, ...] = ()) -> None:
@@ -244,8 +366,6 @@ def _in_words(code: int) -> str:
         return f"exit code {code}"
     import signal
 
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = f"signal {-code}"
+    known = {number.value: number.name for number in signal.Signals}
+    name = known.get(-code, f"signal {-code}")
     return f"killed by {name}, perhaps for lack of memory" if name == "SIGKILL" else f"killed by {name}"

@@ -79,10 +79,9 @@ class Delivery:
     def wait_tried(self, entry: SpoolEntry, timeout_s: float) -> None:
         """Wait until an attempt is delivered, or the server turns out to be away."""
         with self._lock:
-            self._lock.wait_for(lambda: self._failures > 0 or not self._has(entry), timeout_s)
-
-    def _has(self, entry: SpoolEntry) -> bool:
-        return any(parcel.entry == entry for parcel in self._parcels)
+            self._lock.wait_for(
+                lambda: self._failures > 0 or all(one.entry != entry for one in self._parcels), timeout_s
+            )
 
     def _run(self) -> None:
         while not self._ended.is_set():
@@ -109,12 +108,7 @@ class Delivery:
         try:
             self._hand_over(parcel)
         except AwayError as problem:
-            _log.warning(
-                "cannot deliver job=%s fence=%d: %s; kept and tried again",
-                entry.job,
-                entry.fence,
-                problem.problem.message,
-            )
+            _log.warning("cannot deliver %s: %s; kept and tried again", entry, problem.problem.message)
             return False
         except RefusedError as problem:
             if not self._is_final(parcel, problem):
@@ -122,9 +116,9 @@ class Delivery:
         except Exception as problem:  # an unreadable file, an answer we do not understand, a defect of ours
             parcel.tries += 1
             if entry.folder.exists():
-                _log.error("cannot deliver job=%s fence=%d: %s; kept and tried again", entry.job, entry.fence, problem)
+                _log.error("cannot deliver %s: %s; kept and tried again", entry, problem)
                 return False
-            _log.error("job=%s fence=%d is gone from the disk: %s", entry.job, entry.fence, problem)
+            _log.error("%s is gone from the disk: %s", entry, problem)
         self._leases.done(entry.held)
         return True
 
@@ -134,20 +128,15 @@ class Delivery:
         release = parcel.release or entry.release()
         if release is not None:
             self._client.release(entry.job, entry.fence, release)
-            _log.info(
-                "released job=%s fence=%d crashed=%s reason=%r",
-                entry.job,
-                entry.fence,
-                release.crashed,
-                release.reason.partition("\n")[0],
-            )
+            reason = release.reason.partition("\n")[0]
+            _log.info("released %s crashed=%s reason=%r", entry, release.crashed, reason)
         else:
             for sample in entry.samples():
                 self._client.upload(sample, sample.stem, patience_s=0)
             for file in entry.files():
                 self._upload(entry, file)
             answer = self._deliver(entry)
-            _log.info("delivered job=%s fence=%d answer=%s", entry.job, entry.fence, answer.delivery)
+            _log.info("delivered %s answer=%s", entry, answer.delivery)
         self._spool.forget(entry)
 
     def _deliver(self, entry: SpoolEntry) -> Delivered:
@@ -158,14 +147,15 @@ class Delivery:
             if problem.problem.code != "too-large":
                 raise
             # Measured again it would be as large: the job fails once, with the reason.
-            failed = failed_result(_job_of(entry), _too_large(entry, problem.problem), self._clock, "deliver")
-            place = self._spool.replace_result(entry, failed)
-        _log.error(
-            "the server will not take the result of job=%s fence=%d for its size; kept in %s",
-            entry.job,
-            entry.fence,
-            place,
-        )
+            job = from_json(Job, entry.document.read_bytes(), source=str(entry.document))
+            size = show_bytes(entry.result.stat().st_size)
+            too_large = Problem(
+                "result-too-large",
+                f"it was measured, and its result of {size} is too large for the server: {problem.problem.message}",
+                try_="have the program report fewer metrics, or raise --max-result-mb of the server",
+            )
+            place = self._spool.replace_result(entry, failed_result(job, too_large, self._clock, "deliver"))
+        _log.error("the server will not take the result of %s for its size; kept in %s", entry, place)
         return self._client.deliver(entry.job, entry.fence, entry.agent, entry.result)
 
     def _upload(self, entry: SpoolEntry, file: Path) -> None:
@@ -182,30 +172,15 @@ class Delivery:
         """Whether a result will never be taken; then it is put aside and the lease given back."""
         entry, said = parcel.entry, problem.problem
         parcel.tries += 1
-        _log.warning("refused job=%s fence=%d [%s] %s", entry.job, entry.fence, said.code, said.message)
+        _log.warning("refused %s [%s] %s", entry, said.code, said.message)
         if problem.status in _NOT_NOW or said.code == f"http-{problem.status}":
             return False  # not the server's own word: something stands between us, or the token must be mended
         if said.code == "missing-artefact" and parcel.tries < _MISSING_TRIES:
             return False
-        _log.error(
-            "the server will not take job=%s fence=%d; kept in %s", entry.job, entry.fence, self._spool.set_aside(entry)
-        )
+        _log.error("the server will not take %s; kept in %s", entry, self._spool.set_aside(entry))
         reason = f"the server refused the result: {said.message}"
         try:
             self._client.release(entry.job, entry.fence, Release(entry.agent, reason, crashed=True))
         except AssayError as away:
             _log.warning("cannot release job=%s: %s", entry.job, away.problem.message)
         return True
-
-
-def _job_of(entry: SpoolEntry) -> Job:
-    return from_json(Job, entry.document.read_bytes(), source=str(entry.document))
-
-
-def _too_large(entry: SpoolEntry, said: Problem) -> Problem:
-    size = show_bytes(entry.result.stat().st_size)
-    return Problem(
-        "result-too-large",
-        f"it was measured, and its result of {size} is too large for the server: {said.message}",
-        try_="have the program report fewer metrics, or raise --max-result-mb of the server",
-    )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -36,27 +37,29 @@ class HeldLeases:
         self._faults: dict[str, str] = {}
         self.draining = False
 
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        with self._lock:
+            yield
+            self._lock.notify_all()
+        self.changed.set()
+
     def measuring(self, held: Held, stop: Stop) -> None:
         """An attempt began; `stop` is called when its lease is lost or must be given back."""
-        with self._lock:
+        with self._changing():
             self._measured[held] = stop
-        self.changed.set()
 
     def delivering(self, held: Held) -> None:
         """An attempt ended; what came of it is on its way."""
-        with self._lock:
+        with self._changing():
             self._measured.pop(held, None)
             self._delivered.add(held)
-            self._lock.notify_all()
-        self.changed.set()
 
     def done(self, held: Held) -> None:
         """The server has acknowledged an attempt's end, or took its lease away."""
-        with self._lock:
+        with self._changing():
             self._measured.pop(held, None)
             self._delivered.discard(held)
-            self._lock.notify_all()
-        self.changed.set()
 
     def lost(self, leases: Iterable[Held]) -> None:
         """Stop the attempts whose leases are another's now; finished ones are delivered all the same."""
@@ -66,7 +69,6 @@ class HeldLeases:
             stop("lost")
 
     def stop_all(self) -> None:
-        """Stop every attempt; their leases are given back."""
         with self._lock:
             stops = list(self._measured.values())
         for stop in stops:
@@ -83,7 +85,6 @@ class HeldLeases:
         self.changed.set()
 
     def is_idle(self) -> bool:
-        """Whether nothing is measured."""
         with self._lock:
             return not self._measured
 
@@ -131,7 +132,6 @@ class HeartbeatLoop:
         self.enrolled = enrolled
 
     def start(self) -> None:
-        """Begin beating."""
         threading.Thread(target=self._run, name="heartbeat", daemon=True).start()
 
     def _run(self) -> None:
@@ -158,11 +158,8 @@ class HeartbeatLoop:
                 _log.warning("heartbeat refused: [%s] %s", problem.problem.code, problem.problem.message)
         except AssayError as problem:
             self._failures += 1
-            _log.log(
-                logging.WARNING if self._failures == 1 else logging.DEBUG,
-                "heartbeat failed: %s; trying again",
-                problem.problem.message,
-            )
+            level = logging.WARNING if self._failures == 1 else logging.DEBUG
+            _log.log(level, "heartbeat failed: %s; trying again", problem.problem.message)
         else:
             if self._failures:
                 _log.info("the server is back")
@@ -219,7 +216,6 @@ class ProgressSender:
         self._sending: Held | None = None
 
     def start(self) -> None:
-        """Begin sending."""
         threading.Thread(target=self._run, name="progress", daemon=True).start()
 
     def note(self, held: Held, progress: Progress) -> None:

@@ -13,16 +13,17 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from assay.agent.identity import free_bytes
-from assay.agent.settings import AgentSettings, RedisAddress
+from assay.agent.identity import AgentSettings, RedisAddress, free_bytes
 from assay.clock import SYSTEM_CLOCK
 from assay.documents import from_json
 from assay.errors import AssayError, MeasureError
 from assay.files import write_whole
 from assay.place.fleet.client import FleetClient, RefusedError
+from assay.place.fleet.protocol import Enrolment
 from assay.place.needs import Profile
-from assay.spec.devices import split_index
+from assay.spec.section import split_index
 from assay.units import show_bytes
+from assay.version import __version__
 
 _TIMEOUT_S = 300.0
 _MEASURE_S = 120.0
@@ -55,17 +56,17 @@ def probe_host() -> HostFacts:
         return from_json(HostFacts, done.stdout, source="assay agent info --json")
     except subprocess.CalledProcessError as problem:
         said = problem.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-        raise _unknown(said[0] if said else f"exit code {problem.returncode}") from None
+        why = said[0] if said else f"exit code {problem.returncode}"
     except (OSError, subprocess.SubprocessError, AssayError) as problem:
-        raise _unknown(str(problem)) from None
+        why = str(problem)
+    raise MeasureError(f"cannot find out what this machine offers: {why}", code="profile", try_="assay agent validate")
 
 
 def examine_host() -> HostFacts:
     """Look at this machine from within this process: tries runtimes, and loads them."""
     from assay.hardware.machine import machine
     from assay.run.capabilities import local_profile
-    from assay.spec.devices import compute_unit
-    from assay.version import __version__
+    from assay.spec.section import compute_unit
 
     profile = local_profile()
     found = {compute_unit(device): None for offered_profile in profile.devices.values() for device in offered_profile}
@@ -91,8 +92,18 @@ def offered_profile(facts: HostFacts, settings: AgentSettings) -> Profile:
     )
 
 
-def _unknown(why: str) -> MeasureError:
-    return MeasureError(f"cannot find out what this machine offers: {why}", code="profile", try_="assay agent validate")
+def enrolment_of(identity: str, facts: HostFacts, settings: AgentSettings) -> Enrolment:
+    """What an agent says of itself to a server."""
+    profile = offered_profile(facts, settings)
+    return Enrolment(
+        identity=identity,
+        name=profile.name,
+        profile=profile,
+        device=facts.device,
+        address=settings.address,
+        version=__version__,
+        slots=max(1, len(settings.devices)),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +163,9 @@ def _clock(date: str) -> HostCheck:
         return HostCheck("clock", True, "the server tells no time", needed=False)
     # The header counts whole seconds.
     off = abs(offset_s) > 2
-    return HostCheck(
-        "clock",
-        not off,
-        f"the server's differs by {offset_s:+.0f} s (known to 1 s)",
-        needed=False,
-        try_="leases do not depend on it; let the system set its clock so that dates agree",
-    )
+    said = f"the server's differs by {offset_s:+.0f} s (known to 1 s)"
+    advice = "leases do not depend on it; let the system set its clock so that dates agree"
+    return HostCheck("clock", not off, said, needed=False, try_=advice)
 
 
 def _token(client: FleetClient) -> HostCheck:

@@ -1,4 +1,4 @@
-"""Who an agent is: an identity bound to its machine, a state folder of its own, and secrets that jobs cannot read."""
+"""How an agent was asked to work, and who it is: an identity bound to its machine, a state folder, private secrets."""
 
 from __future__ import annotations
 
@@ -10,13 +10,72 @@ import re
 import secrets
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from assay.errors import UsageError
 from assay.files import write_whole
+from assay.place.fleet.transport import is_loopback
+
+MIN_FREE = 200_000_000
+CACHE_BYTES = 20 * 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class RedisAddress:
+    """Where the queue can be reached directly."""
+
+    host: str
+    port: int = 6379
+    password: str | None = field(default=None, repr=False)
+
+    @property
+    def url(self) -> str:
+        """The address, with the password if there is one: never to be shown."""
+        from urllib.parse import quote
+
+        secret = f":{quote(self.password, safe='')}@" if self.password else ""
+        return f"redis://{secret}{self.host}:{self.port}/0"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """Everything a user may say about an agent."""
+
+    server: str
+    state: Path
+    token: str | None = field(default=None, repr=False)
+    name: str = ""
+    """In place of the machine's own."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    allow: frozenset[str] = frozenset()
+    """What jobs may do beside running models: `command`."""
+    devices: tuple[str, ...] = ()
+    """One slot for each; one slot for the whole machine when empty."""
+    ca: Path | None = None
+    verify: bool = True
+    allow_private_urls: bool = False
+    """Whether jobs may connect to this machine and its private networks."""
+    allow_env: frozenset[str] = frozenset()
+    """Names of environment variables that jobs may refer to."""
+    redis: RedisAddress | None = None
+    min_free: int = MIN_FREE
+    cache_bytes: int = CACHE_BYTES
+    grace_s: float = 60.0
+    """How long a running attempt may go on once the agent is asked to stop."""
+    finish: bool = False
+    """Let a running attempt end, however long it takes."""
+    address: str = ""
+    """Where the agent itself can be asked, if it listens."""
+
+    @property
+    def url_policy(self) -> str:
+        """Which addresses jobs may connect to: public ones, and this machine where the server is on it."""
+        words = ["public", *(["loopback"] if self.allow_private_urls or is_loopback(self.server) else [])]
+        return ",".join([*words, *(["private"] if self.allow_private_urls else [])])
+
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _PR_SET_DUMPABLE = 4
@@ -29,7 +88,6 @@ _COPY = "identity.copy.json"
 
 
 def free_bytes(folder: Path) -> int:
-    """Room left on the disk of a folder."""
     return shutil.disk_usage(folder).free
 
 
@@ -37,22 +95,18 @@ def try_lock(path: Path) -> int | None:
     """Hold a lock file until this process ends; None if another process holds it."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        _lock(handle)
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(handle)
         return None
     return handle
-
-
-def _lock(handle: int) -> None:
-    if sys.platform == "win32":
-        import msvcrt
-
-        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-    else:
-        import fcntl
-
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def keep_private(names: Iterable[str], values: Iterable[str]) -> None:
@@ -152,25 +206,23 @@ def identity(folder: Path, machine: str) -> Identity:
 
 
 def _found(path: Path, copy: Path, machine: str) -> Identity:
-    known = _read(path)
+    known, kept = _read(path), _read(copy)
     if known is not None and known.machine == machine:
         return known
     if known is not None:
-        write_whole(path, _document(made := _make(machine)))
-        return Identity(
-            made.id, made.machine, "the state folder comes from another machine; this one got a new identity"
-        )
-    kept = _read(copy)
+        made = Identity(secrets.token_hex(16), machine)
+        write_whole(path, _document(made))
+        return replace(made, note="the state folder comes from another machine; this one got a new identity")
     if kept is not None and kept.machine == machine:
         write_whole(path, _document(kept))
-        return Identity(kept.id, kept.machine, "the identity file was damaged or lost; its copy was used")
+        return replace(kept, note="the identity file was damaged or lost; its copy was used")
     return _create(path, machine)
 
 
 def _create(path: Path, machine: str) -> Identity:
     """Make the file, or take the one of whoever made it at the same moment."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    made = _make(machine)
+    made = Identity(secrets.token_hex(16), machine)
     fresh = path.with_name(f".{made.id}")
     write_whole(fresh, _document(made))
     try:
@@ -180,16 +232,12 @@ def _create(path: Path, machine: str) -> Identity:
         if found is not None:
             return found
         fresh.replace(path)  # it is there and cannot be read: damaged
-        return Identity(made.id, made.machine, "the identity file was damaged; a new identity was made")
+        return replace(made, note="the identity file was damaged; a new identity was made")
     except OSError:  # a file system without links
         fresh.replace(path)
     finally:
         fresh.unlink(missing_ok=True)
     return made
-
-
-def _make(machine: str) -> Identity:
-    return Identity(secrets.token_hex(16), machine)
 
 
 def _document(made: Identity) -> bytes:

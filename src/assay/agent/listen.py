@@ -9,15 +9,16 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from assay.agent.agent import Agent
-from assay.agent.host import HostFacts, offered_profile, probe_host
-from assay.agent.identity import identity
-from assay.agent.settings import AgentSettings
+from assay.agent.host import HostFacts, enrolment_of, probe_host
+from assay.agent.identity import AgentSettings, identity
 from assay.agent.spool import Spool
 from assay.documents import to_plain
 from assay.errors import AssayError, UsageError
@@ -36,10 +37,14 @@ MakeAgent = Callable[[str, str | None], Agent]
 class HttpAnswer(Exception):  # noqa: N818  (an answer, not an error)
     """What is answered to a request."""
 
-    def __init__(self, status: int, document: Any) -> None:  # noqa: ANN401  (JSON)
+    def __init__(self, status: int, document: dict[str, Any]) -> None:
         super().__init__(status)
         self.status = status
         self.document = document
+
+    @classmethod
+    def refusal(cls, status: int, code: str, detail: str, try_: str = "") -> HttpAnswer:
+        return cls(status, {"code": code, "detail": detail, "try": try_})
 
 
 class EnrolmentPost:
@@ -67,21 +72,10 @@ class EnrolmentPost:
     def info(self) -> dict[str, Any]:
         """What this device is: an enrolment, and what people want to know."""
         from assay.hardware.machine import machine_id
-        from assay.version import __version__
 
         facts = self._facts()
-        profile = offered_profile(facts, self._settings)
-        return {
-            "identity": identity(self._settings.state, machine_id()).id,
-            "name": profile.name,
-            "profile": to_plain(profile),
-            "device": dict(facts.device),
-            "address": self._settings.address,
-            "version": __version__,
-            "slots": max(1, len(self._settings.devices)),
-            "platform": facts.platform,
-            "capabilities": list(facts.capabilities),
-        }
+        enrolment = enrolment_of(identity(self._settings.state, machine_id()).id, facts, self._settings)
+        return {**to_plain(enrolment), "platform": facts.platform, "capabilities": list(facts.capabilities)}
 
     def status(self) -> dict[str, Any]:
         agent = self._agent
@@ -129,7 +123,6 @@ class EnrolmentPost:
             self._agent.ask_to_stop()
 
     def wait(self) -> None:
-        """Wait until the agent has ended, if there is one."""
         thread = self._thread
         while thread is not None and thread.is_alive():
             thread.join(0.5)  # signals get through in between
@@ -171,9 +164,16 @@ def work_on_call(
     on_signals: Callable[[Callable[[bool], None]], None],
 ) -> None:
     """Listen, and work for whichever server calls, until asked to stop."""
-    from dataclasses import replace
+    look, lock = cache(probe_host), threading.Lock()
 
-    facts = _Once(probe_host)
+    def facts() -> HostFacts:
+        with lock:  # so that two callers do not look at once
+            return look()
+
+    def look_ahead() -> None:
+        with suppress(AssayError):  # whoever asks later is told what went wrong
+            facts()
+
     post = EnrolmentPost(settings, facts, lambda server, secret: Agent(replace(settings, server=server, token=secret)))
     server = listen(post, host, port, token)
     done = threading.Event()
@@ -183,7 +183,7 @@ def work_on_call(
         post.stop()
 
     on_signals(ask)
-    threading.Thread(target=facts.prepare, name="look", daemon=True).start()  # so that the first caller need not wait
+    threading.Thread(target=look_ahead, name="look", daemon=True).start()  # so that the first caller need not wait
     threading.Thread(target=server.serve_forever, name="listen", daemon=True).start()
     _log.info("listening at %s:%d", host, server.server_address[1])
     post.resume()
@@ -191,26 +191,6 @@ def work_on_call(
         continue
     server.shutdown()
     post.wait()
-
-
-class _Once:
-    """Looks at the machine on first use, and keeps what it saw."""
-
-    def __init__(self, probe: Callable[[], HostFacts]) -> None:
-        self._probe = probe
-        self._seen: HostFacts | None = None
-        self._lock = threading.Lock()
-
-    def prepare(self) -> None:
-        """Look now; whoever asks later is told what went wrong."""
-        with suppress(AssayError):
-            self()
-
-    def __call__(self) -> HostFacts:
-        with self._lock:
-            if self._seen is None:
-                self._seen = self._probe()
-            return self._seen
 
 
 class _Requests(BaseHTTPRequestHandler):
@@ -229,64 +209,55 @@ class _Requests(BaseHTTPRequestHandler):
         self._serve({"/enrol": self._enrol})
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401  (http.server's signature)
-        """Log as everything else is logged."""
         _log.debug("asked: " + format, *args)
 
     def _serve(self, routes: dict[str, Callable[[], dict[str, Any]]]) -> None:
         try:
-            answer = self._answer(routes)
+            self._check()
+            work = routes.get(self.path.partition("?")[0])
+            answer = HttpAnswer(200, work()) if work else HttpAnswer.refusal(404, "not-found", "there is nothing here")
         except HttpAnswer as refusal:
             answer = refusal
         except AssayError as error:
             said = error.problem
             status = 409 if isinstance(error, UsageError) else 502
-            answer = HttpAnswer(status, _problem(said.code, said.message, said.try_))
+            answer = HttpAnswer.refusal(status, said.code, said.message, said.try_)
         except Exception:  # the caller gets an answer, and the log the trace
             _log.exception("cannot answer %s", self.path[:200])
-            answer = HttpAnswer(500, _problem("failed", "the agent failed; see its log"))
+            answer = HttpAnswer.refusal(500, "failed", "the agent failed; see its log")
         self._send(answer)
-
-    def _answer(self, routes: dict[str, Callable[[], dict[str, Any]]]) -> HttpAnswer:
-        self._check()
-        work = routes.get(self.path.partition("?")[0])
-        return HttpAnswer(200, work()) if work else HttpAnswer(404, _problem("not-found", "there is nothing here"))
 
     def _check(self) -> None:
         """Let in only whoever knows the token; without one, only what cannot come from a page in a browser."""
         if self.token is not None:
             given = self.headers.get("authorization", "").removeprefix("Bearer ").strip()
             if not hmac.compare_digest(given.encode(), self.token.encode()):
-                raise HttpAnswer(401, _problem("unauthorised", "this agent asks for its token"))
-        elif not self._asks_for_loopback():
-            raise HttpAnswer(403, _problem("host", "ask for this agent by a loopback address"))
-
-    def _asks_for_loopback(self) -> bool:
+                raise HttpAnswer.refusal(401, "unauthorised", "this agent asks for its token")
+            return
         host = f"http://{self.headers.get('host', '')}"
         try:
-            return urlsplit(host).port != 0 and is_loopback(host)  # reading the port checks it
+            near = urlsplit(host).port != 0 and is_loopback(host)  # reading the port checks it
         except ValueError:
-            raise HttpAnswer(400, _problem("host", "the Host header cannot be read")) from None
-
-    def _body(self) -> bytes:
-        """The body, of the length that was announced, which must be one of ours."""
-        lengths = self.headers.get_all("content-length", [])
-        if not lengths or "transfer-encoding" in self.headers:
-            raise HttpAnswer(411, _problem("length", "send a Content-Length"))
-        if len(set(lengths)) > 1 or not (lengths[0].isascii() and lengths[0].isdigit()):
-            raise HttpAnswer(400, _problem("length", f"Content-Length is {lengths[0][:40]!r}, which is no length"))
-        if len(lengths[0]) > _LONGEST_LENGTH or int(lengths[0]) > _MAX_BODY:
-            raise HttpAnswer(413, _problem("too-large", f"more than {_MAX_BODY} bytes"))
-        return self.rfile.read(int(lengths[0]))
+            raise HttpAnswer.refusal(400, "host", "the Host header cannot be read") from None
+        if not near:
+            raise HttpAnswer.refusal(403, "host", "ask for this agent by a loopback address")
 
     def _enrol(self) -> dict[str, Any]:
         if self.headers.get_content_type() != "application/json":
-            raise HttpAnswer(415, _problem("content-type", "send application/json"))
-        body = self._body()
+            raise HttpAnswer.refusal(415, "content-type", "send application/json")
+        lengths = self.headers.get_all("content-length", [])
+        if not lengths or "transfer-encoding" in self.headers:
+            raise HttpAnswer.refusal(411, "length", "send a Content-Length")
+        if len(set(lengths)) > 1 or not (lengths[0].isascii() and lengths[0].isdigit()):
+            raise HttpAnswer.refusal(400, "length", f"Content-Length is {lengths[0][:40]!r}, which is no length")
+        if len(lengths[0]) > _LONGEST_LENGTH or int(lengths[0]) > _MAX_BODY:
+            raise HttpAnswer.refusal(413, "too-large", f"more than {_MAX_BODY} bytes")
+        body = self.rfile.read(int(lengths[0]))
         try:
             wanted = json.loads(body)
             server, token = wanted["server"], wanted.get("token")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise HttpAnswer(422, _problem("document", 'send {"server": URL, "token": …}')) from None
+            raise HttpAnswer.refusal(422, "document", 'send {"server": URL, "token": …}') from None
         return self.post.enrol(str(server), str(token) if token else None)
 
     def _send(self, answer: HttpAnswer) -> None:
@@ -300,10 +271,6 @@ class _Requests(BaseHTTPRequestHandler):
             self.wfile.write(content)
         except OSError:
             return  # whoever asked has gone
-
-
-def _problem(code: str, detail: str, try_: str = "") -> dict[str, str]:
-    return {"code": code, "detail": detail, "try": try_}
 
 
 def _document(path: Path) -> Any:  # noqa: ANN401  (JSON)

@@ -7,13 +7,13 @@ import plistlib
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from assay.errors import UsageError
 from assay.files import write_whole
-from assay.spec.secrets import HIDDEN
+from assay.spec.references import HIDDEN
 
 NAME = "assay-agent"
 LABEL = "dev.assay.agent"
@@ -81,7 +81,8 @@ def install(wanted: ServiceFile, *, force: bool = False) -> Path:
                 try_="look at it, then use --force to overwrite it",
             )
         if wanted.token and wanted.token_path is not None:
-            write_whole(wanted.token_path, _token_line(wanted.token).encode(), mode=0o600)
+            _refuse_odd(wanted.token)
+            write_whole(wanted.token_path, f"ASSAY_TOKEN={wanted.token}\n".encode(), mode=0o600)
         write_whole(path, wanted.text.encode(), mode=0o600 if wanted.token in wanted.text and wanted.token else 0o644)
     except OSError as problem:
         raise UsageError(
@@ -103,11 +104,18 @@ def _systemd(wish: ServiceOptions) -> ServiceFile:
         "After=network-online.target",
         "",
         "[Service]",
-        f"ExecStart={_words(wish.command)}",
+        f"ExecStart={' '.join(map(_word, wish.command))}",
         *(f"Environment={_word(f'{name}={value}')}" for name, value in wish.environment.items()),
         *([f"EnvironmentFile={_word(str(token_path))}"] if wish.token else []),
-        *([] if wish.user else [f"User={wish.run_as or _own_name()}", f"StateDirectory={NAME}"]),
-        *([] if wish.user else [f"Environment=ASSAY_AGENT_STATE=%S/{NAME}"]),
+        *(
+            []
+            if wish.user
+            else [
+                f"User={wish.run_as or _own_name()}",
+                f"StateDirectory={NAME}",
+                f"Environment=ASSAY_AGENT_STATE=%S/{NAME}",
+            ]
+        ),
         "Restart=always",
         "RestartSec=5",
         f"TimeoutStopSec={_STOP_S}",
@@ -182,7 +190,7 @@ def _own_name() -> str:
     return name
 
 
-def _token_line(token: str) -> str:
+def _refuse_odd(token: str) -> None:
     if any(character.isspace() or character in "\"'\\" for character in token):
         raise UsageError(
             "the token holds a space, a quote or a backslash",
@@ -190,11 +198,6 @@ def _token_line(token: str) -> str:
             at="--token",
             try_="put it into a file and give --token-file",
         )
-    return f"ASSAY_TOKEN={token}\n"
-
-
-def _words(command: Sequence[str]) -> str:
-    return " ".join(_word(word) for word in command)
 
 
 def _word(word: str) -> str:

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from assay.agent.attempt import DISK_CODES, Attempt, AttemptEnd, AttemptTools
 from assay.agent.delivery import Delivery
-from assay.agent.settings import RedisAddress
+from assay.agent.identity import RedisAddress
 from assay.agent.spool import SpoolEntry
 from assay.clock import SYSTEM_CLOCK, Clock
 from assay.errors import AssayError
-from assay.place.broker import Broker, JobClaim
 from assay.place.fleet.client import FleetClient, RefusedError
 from assay.place.fleet.protocol import Claim, LeaseGiven, LeaseRequest, Release
 from assay.place.fleet.transport import back_off_s
+from assay.place.leasing import JobClaim
 from assay.place.needs import device_of
 from assay.plan.job import Job
-from assay.spec.devices import split_index
+from assay.spec.section import split_index
+
+if TYPE_CHECKING:
+    from assay.place.redis_broker import RedisBroker
+
 
 _log = logging.getLogger("assay.agent")
 POLL_S = 30.0
@@ -36,14 +41,6 @@ _ASK_AGAIN_S = 5.0
 _LATER_S = 1.0
 
 
-class JobSource(Protocol):
-    """Where jobs come from."""
-
-    def next(self, agent: str, device: str, wait_s: float, stopping: threading.Event) -> LeaseGiven | None:
-        """A lease, or None when there was no job in the time given."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class ServerQueue:
     """Jobs that the server gives out itself."""
@@ -55,23 +52,17 @@ class ServerQueue:
         return self.client.lease(agent, LeaseRequest(wait_s=wait_s, device=device))
 
 
-@dataclass(slots=True)
 class DeviceLocks:
     """The numbered devices of this machine: one measurement on each at a time."""
 
-    locks: dict[int, threading.Lock] = field(default_factory=dict)
-    guard: threading.Lock = field(default_factory=threading.Lock)
+    def __init__(self) -> None:
+        self._locks: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
+        self._guard = threading.Lock()
 
-    @contextmanager
-    def hold(self, index: int | None) -> Iterator[None]:
+    def hold(self, index: int | None) -> AbstractContextManager[object]:
         """Wait for a device and keep it."""
-        if index is None:
-            yield
-            return
-        with self.guard:
-            lock = self.locks.setdefault(index, threading.Lock())
-        with lock:
-            yield
+        with self._guard:
+            return nullcontext() if index is None else self._locks[index]
 
 
 class Slot:
@@ -109,11 +100,8 @@ class Slot:
         self._after = after
         self._failures = 0
 
-    def start(self) -> threading.Thread:
-        """Begin working."""
-        thread = threading.Thread(target=self._run, name=f"slot {self.device or 'machine'}", daemon=True)
-        thread.start()
-        return thread
+    def start(self) -> None:
+        threading.Thread(target=self._run, name=f"slot {self.device or 'machine'}", daemon=True).start()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -132,7 +120,6 @@ class Slot:
                 self._stopping.wait(back_off_s(self._failures + 3))
 
     def step(self) -> None:
-        """Ask once, and do what was given."""
         if shortage := self._shortage():
             self._tools.leases.fault("disk", shortage)
             self._stopping.wait(_ROOM_CHECK_S)
@@ -159,7 +146,10 @@ class Slot:
         attempt = Attempt(job, entry, self._tools, environment)
         # Before anything else: whoever asks whether this agent is idle must see it.
         self._tools.leases.measuring(entry.held, lambda kind: attempt.stop(AttemptEnd(kind, _STOPPED[kind])))
-        ended = self._begin(job, entry) or self._measure(attempt, index)
+        ended = self._begin(job, entry)
+        if ended is None:
+            with self._devices.hold(index):
+                ended = attempt.run()
         self._hand_over(entry, ended)
         self._after(ended)
 
@@ -172,10 +162,6 @@ class Slot:
         except OSError as problem:
             return AttemptEnd("given back", f"the agent cannot write: {problem.strerror}", "disk-full")
         return None
-
-    def _measure(self, attempt: Attempt, index: int | None) -> AttemptEnd:
-        with self._devices.hold(index):
-            return attempt.run()
 
     def _visible(self, job: Job) -> tuple[int | None, Mapping[str, str]]:
         """Which numbered device the job will use, and how it is made to.
@@ -193,31 +179,33 @@ class Slot:
 
     def _hand_over(self, entry: SpoolEntry, ended: AttemptEnd) -> None:
         if ended.kind == "lost":
-            _log.info("stopped job=%s fence=%d: %s", entry.job, entry.fence, ended.reason)
+            _log.info("stopped %s: %s", entry, ended.reason)
             self._tools.spool.forget(entry)
             self._tools.leases.done(entry.held)
             return
         if ended.kind == "result":
             self._delivery.put(entry)
         else:
-            self._give_back(entry, ended)
+            self._tools.spool.strip(entry)
+            shortage = self._shortage() if ended.code in DISK_CODES else ""
+            self._tools.leases.fault("disk", shortage)
+            # A job that fills a disk which has room without it would come back for ever.
+            does_not_fit = ended.code in DISK_CODES and not shortage
+            release = Release(entry.agent, ended.reason, crashed=ended.kind == "crashed" or does_not_fit)
+            self._delivery.give_back(entry, release)
         self._delivery.wait_tried(entry, _DELIVER_FIRST_S)
 
-    def _give_back(self, entry: SpoolEntry, ended: AttemptEnd) -> None:
-        self._tools.spool.strip(entry)
-        shortage = self._shortage() if ended.code in DISK_CODES else ""
-        self._tools.leases.fault("disk", shortage)
-        # A job that fills a disk which has room without it would come back for ever.
-        does_not_fit = ended.code in DISK_CODES and not shortage
-        release = Release(entry.agent, ended.reason, crashed=ended.kind == "crashed" or does_not_fit)
-        self._delivery.give_back(entry, release)
 
-
-class QueueSource:
+class RedisSource:
     """Waits at the queue; the server is asked which queues suit, and for every job whether it is ours."""
 
     def __init__(
-        self, client: FleetClient, place: RedisAddress, *, broker: Broker | None = None, clock: Clock = SYSTEM_CLOCK
+        self,
+        client: FleetClient,
+        place: RedisAddress,
+        *,
+        broker: RedisBroker | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """Nothing is sent yet.
 
@@ -225,9 +213,9 @@ class QueueSource:
             UsageError: if the package for Redis is missing.
         """
         if broker is None:
-            from assay.place.redis_broker import RedisBroker
+            from assay.place import redis_broker
 
-            broker = RedisBroker(place.url)
+            broker = redis_broker.RedisBroker(place.url)
         self._broker = broker
         self._client = client
         self._clock = clock
@@ -241,8 +229,8 @@ class QueueSource:
             if not queues:
                 # Nothing known suits; the server says when that changes, and gives the first such job out itself.
                 return self._client.lease(agent, LeaseRequest(wait_s=min(left_s, _ASK_AGAIN_S), device=device))
-            for one in self._broker.wait(agent, queues, min(left_s, _ASK_AGAIN_S)):
-                if (lease := self._claim(agent, one)) is not None:
+            for taken in self._broker.wait(agent, queues, min(left_s, _ASK_AGAIN_S)):
+                if (lease := self._claim(agent, taken)) is not None:
                     return lease
         return None
 
@@ -269,3 +257,6 @@ class QueueSource:
         if lease is None:
             _log.info("job=%s fence=%d from the queue is not ours", taken.job, taken.fence)
         return lease
+
+
+JobSource = ServerQueue | RedisSource

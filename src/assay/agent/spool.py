@@ -41,9 +41,11 @@ class SpoolEntry:
     tag: str = ""
     """Every process of the attempt carries it."""
 
+    def __str__(self) -> str:
+        return f"job={self.job} fence={self.fence}"
+
     @property
     def held(self) -> Held:
-        """The lease, as heartbeats name it."""
         return Held(self.job, self.fence)
 
     @property
@@ -82,9 +84,10 @@ class SpoolEntry:
         """Take a file out of the result, which then says why it is not there."""
         document = json.loads(self.result.read_bytes())
         for run in document["runs"]:
-            names = [name for name, one in run.get("files", {}).items() if one == digest]
+            files = run.get("files", {})
+            names = [name for name in files if files[name] == digest]
             run["absent"] = {**run.get("absent", {}), **dict.fromkeys(names, reason)}
-            run["files"] = {name: one for name, one in run.get("files", {}).items() if one != digest}
+            run["files"] = {name: kept for name, kept in files.items() if kept != digest}
         write_whole(self.result, json.dumps(document).encode())
         (self.out / "files" / digest[:2] / digest).unlink(missing_ok=True)
 
@@ -129,13 +132,11 @@ class Spool:
             OSError: if there is no room.
         """
         shutil.rmtree(entry.folder, ignore_errors=True)
-        names = ("server", "agent", "job", "fence", "tag")
-        lease = {name: getattr(entry, name) for name in names}
+        lease = {name: getattr(entry, name) for name in ("server", "agent", "job", "fence", "tag")}
         write_whole(entry.document, to_json(job).encode())
         write_whole(entry.folder / "lease.json", json.dumps(lease).encode())
 
     def strip(self, entry: SpoolEntry) -> None:
-        """Give back the room of an attempt that has no result."""
         shutil.rmtree(entry.out, ignore_errors=True)
         shutil.rmtree(entry.work, ignore_errors=True)
 
@@ -213,13 +214,7 @@ def _name(job: str, fence: int) -> str:
 def _read(folder: Path) -> SpoolEntry | None:
     try:
         held = json.loads((folder / "lease.json").read_text(encoding="utf-8"))
-        return SpoolEntry(
-            folder,
-            str(held["server"]),
-            str(held["agent"]),
-            str(held["job"]),
-            int(held["fence"]),
-            str(held.get("tag", "")),
-        )
+        tag = str(held.get("tag", ""))
+        return SpoolEntry(folder, str(held["server"]), str(held["agent"]), str(held["job"]), int(held["fence"]), tag)
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -20,7 +20,7 @@ from assay.analyse.records import Interval, MetricStatistics, MultiRunJobResult
 from assay.analyse.series.identity import identity, machine_kind
 from assay.analyse.summary import measured_values
 from assay.metrics import base_name
-from assay.plan.digest import content_hash
+from assay.plan.job import content_hash
 from assay.report.wording import failure_of, failure_sentence, job_label
 from assay.run.records import SampleSet
 from assay.store.overview import EndedJob, LostAgent
@@ -137,7 +137,6 @@ def of_finding(known: KnownFinding, at: float) -> Event:
 
 
 def of_findings(found: Iterable[KnownFinding], at: float) -> tuple[Event, ...]:
-    """The same for several."""
     return tuple(of_finding(one, at) for one in found)
 
 

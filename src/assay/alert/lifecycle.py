@@ -24,7 +24,7 @@ from assay.alert.records import (
 from assay.alert.rules import Rule
 from assay.alert.wording import blamed, described, moment, sentence
 from assay.errors import UsageError
-from assay.plan.digest import content_hash
+from assay.plan.job import content_hash
 
 STATES: tuple[AlertState, ...] = ("open", "acknowledged", "snoozed", "expected", "resolved")
 BY_ITSELF: tuple[Trigger, ...] = ("occur", "recover", "wake")

@@ -16,8 +16,8 @@ from assay.alert.picture import HEIGHT, WIDTH, Drawing, drawing_of
 from assay.alert.records import AlertMember, AlertRecord, FindingSummary
 from assay.analyse.series.causes import FactorDifference, shown
 from assay.documents import from_json, to_json
-from assay.plan.digest import content_hash
-from assay.report.html.markup import Markup, el
+from assay.plan.job import content_hash
+from assay.report.html.chart import Markup, el
 from assay.report.markdown import escape
 from assay.report.numbers import decimals_for, name_with_unit, show, show_percent
 from assay.report.wording import one_line
@@ -135,7 +135,6 @@ def read_notice(document: str, key: str) -> NoticeDocument:
 
 
 def write_notice(told: NoticeDocument, *, done: tuple[str, ...] | None = None) -> str:
-    """The document of a notice."""
     return to_json(told if done is None else replace(told, done=done))
 
 
@@ -324,14 +323,10 @@ class _Parts:
             *(el("p", one) for one in self.sentences),
             el("p", self.cause()) if self.cause() else None,
             _html_table(("differs", "last good", "first bad"), self.differences()) if self.differences() else None,
-            el("p", *_links(self.links)) if self.links else None,
+            el("p", *(el("span", el("a", name, href=url), " ") for name, url in self.links)) if self.links else None,
         ]
         style = "font:14px/1.5 system-ui,sans-serif;color:#1a1f24;background:#ffffff"
         return f"<!doctype html>\n{el('html', el('body', *content, style=style), lang='en')}"
-
-
-def _links(links: Iterable[tuple[str, str]]) -> list[Markup]:
-    return [el("span", el("a", name, href=url), " ") for name, url in links]
 
 
 def _html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Literal, cast
 
 from assay.analyse.records import Interval
@@ -214,7 +214,6 @@ class AlertRecord:
 
 
 def findings_of(members: tuple[AlertMember, ...]) -> tuple[str, ...]:
-    """Ids of the findings among some members."""
     return tuple(dict.fromkeys(one.finding for one in members if one.finding))
 
 
@@ -237,30 +236,14 @@ class _Document:
     past: Mapping[str, tuple[float, str]]
 
 
+# What the store keeps beside the document and the history.
+_COLUMNS = tuple(one.name for one in fields(StoredAlert) if one.name not in ("document", "history"))
+
+
 def kept_of(alert: AlertRecord) -> StoredAlert:
-    """An alert as the store keeps it."""
-    parts = _Document(
-        kind=alert.kind,
-        title=alert.title,
-        sentences=alert.sentences,
-        members=alert.members,
-        cause=alert.cause,
-        differs=alert.differs,
-        rules=alert.rules,
-        links=alert.links,
-        telling=alert.telling,
-        past=alert.past,
-    )
+    parts = _Document(**{one.name: getattr(alert, one.name) for one in fields(_Document)})
     return StoredAlert(
-        id=alert.id,
-        key=alert.key,
-        state=alert.state,
-        severity=alert.severity,
-        benchmark=alert.benchmark,
-        opened_at=alert.opened_at,
-        changed_at=alert.changed_at,
-        snoozed_until=alert.snoozed_until,
-        by=alert.by,
+        **{name: getattr(alert, name) for name in _COLUMNS},
         document=to_json(parts),
         history=_HISTORY.dump_json(alert.history).decode(),
     )
@@ -269,25 +252,8 @@ def kept_of(alert: AlertRecord) -> StoredAlert:
 def record_of(kept: StoredAlert) -> AlertRecord:
     parts = from_json(_Document, kept.document, source=kept.id)
     return AlertRecord(
-        id=kept.id,
-        key=kept.key,
-        kind=parts.kind,
-        state=cast("AlertState", kept.state),
-        severity=cast("Severity", kept.severity),
-        benchmark=kept.benchmark,
-        title=parts.title,
-        sentences=parts.sentences,
-        opened_at=kept.opened_at,
-        changed_at=kept.changed_at,
-        members=parts.members,
-        cause=parts.cause,
-        differs=parts.differs,
-        rules=parts.rules,
-        snoozed_until=kept.snoozed_until,
-        by=kept.by,
+        **{name: getattr(kept, name) for name in _COLUMNS},
+        **{one.name: getattr(parts, one.name) for one in fields(_Document)},
         history=_HISTORY.validate_json(kept.history),
-        links=parts.links,
-        telling=parts.telling,
         findings=findings_of(parts.members),
-        past=parts.past,
     )

@@ -16,7 +16,7 @@ from assay.analyse.records import Interval
 from assay.analyse.text import number, percent, quantity
 from assay.errors import UsageError
 from assay.metrics import base_name
-from assay.plan.digest import content_hash
+from assay.plan.job import content_hash
 from assay.spec.schedule import Alert
 from assay.store.alerts import StoredRule
 from assay.units import show_seconds
@@ -45,7 +45,6 @@ class Rule:
 
     @property
     def note(self) -> RuleNote:
-        """What an alert remembers of it."""
         said = self.alert
         return RuleNote(self.id, self.name, said.notify, said.quiet, said.timezone, said.at_most_every)
 

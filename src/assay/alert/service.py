@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from assay.alert.evaluate import forget_rules
@@ -42,20 +42,8 @@ class RuleView:
 
     @classmethod
     def of(cls, kept: StoredRule) -> RuleView:
-        """A rule as the store keeps it."""
         read = rule_of(kept)
-        return cls(
-            kept.id,
-            kept.name,
-            kept.origin,
-            kept.benchmark,
-            kept.rule,
-            in_words(read.alert) if read else "",
-            kept.created_at,
-            kept.changed_at,
-            kept.by,
-            kept.told_at,
-        )
+        return cls(**asdict(kept), says=in_words(read.alert) if read else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +68,6 @@ class NoticeView:
 
     @classmethod
     def of(cls, kept: Notice) -> NoticeView:
-        """A message as the store keeps it."""
         try:
             subject = subject_of(read_notice(kept.document, kept.key).alert)
         except AssayError:  # written by another version

@@ -19,8 +19,7 @@ from assay.alert.records import (
     findings_of,
 )
 from assay.alert.rules import Rule
-from assay.analyse.series.causes import FactorDifference, shown
-from assay.analyse.series.factors import cause_of
+from assay.analyse.series.causes import FactorDifference, cause_of, shown
 from assay.analyse.text import count, listed, number, percent, quantity
 from assay.report.wording import one_line
 from assay.units import show_seconds

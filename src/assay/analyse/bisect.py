@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.analyse.ab.decision import centre_of
-from assay.analyse.distributions import t_quantile
-from assay.analyse.intervals import LEVEL
+from assay.analyse.intervals import LEVEL, t_quantile
 
 Values = NDArray[np.float64]
 Answer = Literal["good", "bad", "cannot tell"]
@@ -98,7 +97,8 @@ def weight_of(blocks: Values, levels: Levels) -> float:
     Odds between good and bad say nothing about what lies half-way: there they would follow the smallest error of the
     boundary.
     """
-    if _is_half_way(blocks, levels):
+    quarter = (levels.bad - levels.good) / 4
+    if _lies_in(blocks, levels.boundary - quarter, levels.boundary + quarter):
         return 0.0
     return float(sum(_weight(float(value), levels) for value in blocks))
 
@@ -161,11 +161,6 @@ def is_between(blocks: Values, levels: Levels) -> bool:
     return _lies_in(blocks, _APART * levels.step, (1 - _APART) * levels.step)
 
 
-def _neighbours(guess: BisectGuess, measured: Collection[int]) -> tuple[int, int]:
-    """The nearest measured items on both sides of a place."""
-    return max(item for item in measured if item < guess.first), min(item for item in measured if item >= guess.last)
-
-
 def _is_a_step(before: Values, after: Values, levels: Levels) -> bool:
     """Whether two neighbours differ by more than noise.
 
@@ -183,11 +178,6 @@ def _widened(sides: tuple[int, int], chances: Values, measured: Mapping[int, Val
     after = (item for item in measured if item > sides[1] and _is_a_step(both, measured[item], levels))
     last = min(after, default=chances.size - 1)
     return BisectGuess(first + 1, last, min(float(chances[first + 1 : last + 1].sum()), 1.0))
-
-
-def _is_half_way(blocks: Values, levels: Levels) -> bool:
-    quarter = (levels.bad - levels.good) / 4
-    return _lies_in(blocks, levels.boundary - quarter, levels.boundary + quarter)
 
 
 def _lies_in(blocks: Values, low: float, high: float) -> bool:
@@ -240,7 +230,11 @@ def standing(
     guess = guess_of(chances, skipped)
     if guess.confidence >= level:
         measured = {0: np.zeros(0)} | {item: values for item, values in blocks.items() if item not in skipped}
-        sides = _neighbours(guess, measured)
+        # The nearest measured items on both sides.
+        sides = (
+            max(item for item in measured if item < guess.first),
+            min(one for one in measured if one >= guess.last),
+        )
         # That the ends differ is known before any search.
         if sides == (0, last) or _is_a_step(measured[sides[0]], measured[sides[1]], levels):
             return BisectState(chances, guess, None, is_clear=True)

@@ -1,5 +1,8 @@
 """The gate: a new result held against earlier ones, its own objectives and its verdict; three answers, never two.
 
+A number is red if it is worse, shown by the spread, and by more than the limit as far as can be seen; green if the
+interval of the change ends before the limit. Anything else cannot be told.
+
 Where many numbers are looked at, luck alone would turn some of them red. So only those are believed of which at most
 one in forty is luck (Benjamini and Hochberg): then a gate on equal things is red in at most one of forty cases, however
 many jobs and metrics it looks at. One baseline result does not tell how much days differ. So a gate that is red against
@@ -8,27 +11,287 @@ a single result of another day says that this promise does not hold.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from assay.analyse.compare.comparability import Sides, unusable_word
-from assay.analyse.compare.jobs import JobMatch, match_jobs, pool
-from assay.analyse.compare.limits import (
-    ByRun,
-    LimitDraft,
-    LimitVerdict,
-    RegressionLimits,
-    believable,
-    draft_line,
-    judged_line,
-    names_in,
-    no_samples,
+import numpy as np
+
+from assay.analyse.compare.comparability import MachineShift, Sides, unusable_word
+from assay.analyse.compare.jobs import JobMatch, ResultPool, match_jobs, pool
+from assay.analyse.compare.metric import (
+    MIN_RUNS,
+    RECOMMENDED_RESULTS,
+    RelativeChange,
+    ResultReading,
+    between_results,
+    change_between_results,
+    different_meaning,
+    more_runs,
 )
-from assay.analyse.compare.metric import RECOMMENDED_RESULTS
-from assay.analyse.headline import split_statistic
-from assay.analyse.records import CampaignRecord, Check, MultiRunJobResult
-from assay.analyse.text import count
+from assay.analyse.headline import is_quality, split_statistic
+from assay.analyse.intervals import LEVEL, TAILS, backed, between_runs, samples_needed
+from assay.analyse.records import CampaignRecord, Check, Interval, MetricStatistics, MultiRunJobResult
+from assay.analyse.summary import measured_values
+from assay.analyse.text import count, percent, quantity
+from assay.metrics import Better, base_name
+from assay.run.records import SampleSet
+
+# A job, one of its metrics and a statistic → what each run gave, where its samples can still be read.
+ByRun = Callable[[MultiRunJobResult, str, str], Mapping[int, float]]
+
+
+def no_samples(_job: MultiRunJobResult, _metric: str, _statistic: str) -> Mapping[int, float]:
+    """What each run gave, where no samples can be read: nothing is known."""
+    return {}
+
+
+def short_name(name: str) -> str:
+    """A number without the context that a program gave it: `speed{batch=8}.p99` is `speed.p99`."""
+    metric, statistic = split_statistic(name)
+    return f"{base_name(metric)}{f'.{statistic}' if statistic else ''}"
+
+
+def names_in(name: str, job: MultiRunJobResult) -> tuple[str, ...]:
+    """A number by the names that a job has for it, of which a program may give several; none where it has none."""
+    metric, statistic = split_statistic(name)
+    dot = f".{statistic}" if statistic else ""
+    return tuple(f"{one}{dot}" for one in job.metrics if metric in (one, base_name(one)))
+
+
+def reading_of(
+    job: MultiRunJobResult, stats: MetricStatistics, metric: str, statistic: str, by_run: ByRun = no_samples
+) -> ResultReading | None:
+    """One number of one result; None where its samples do not back it."""
+    if statistic in (("", "mean") if is_quality(metric) else ("", "median", "p50")):
+        runs = tuple(stats.run_values.values())
+        return ResultReading(float(np.median(runs)), runs)
+    value: float | None = getattr(stats, statistic)
+    return None if value is None else ResultReading(value, tuple(by_run(job, metric, statistic).values()))
+
+
+def statistic_of_run(samples: Sequence[SampleSet], metric: str, statistic: str) -> float | None:
+    """A statistic of the samples of one run; None where they are too few to speak of it."""
+    values = measured_values(samples).get(metric, np.empty(0))
+    values = values[np.isfinite(values)]
+    if not values.size or (statistic == "std" and values.size < 2):
+        return None
+    if statistic in TAILS:
+        return float(np.quantile(values, TAILS[statistic])) if backed(values.size, TAILS[statistic]) else None
+    known: dict[str, Callable[..., np.float64]] = {"mean": np.mean, "min": np.min, "max": np.max}
+    return float(values.std(ddof=1) if statistic == "std" else known.get(statistic, np.median)(values))
+
+
+def not_backed(name: str, counts: Sequence[int]) -> str:
+    """Why a result does not give a number, as a sentence."""
+    _, statistic = split_statistic(name)
+    if statistic not in TAILS:
+        return f"{name} needs more than one value"
+    return f"{name} is not given: it needs {samples_needed(TAILS[statistic]):,} samples and {min(counts):,} were taken"
+
+
+def unknown_spread(statistic: str) -> str:
+    """Why one result does not tell how much a statistic differs by itself, as a sentence."""
+    tail = f", {samples_needed(TAILS[statistic]):,} or more in each" if statistic in TAILS else ""
+    need = f"it needs the samples of the runs{tail}, or a baseline of several results"
+    return f"how much {statistic} differs from run to run is not known; {need}"
+
+
+LIMIT = 0.05
+
+LineAnswer = Literal["green", "red", "cannot tell"]
+
+
+@dataclass(frozen=True, slots=True)
+class RegressionLimits:
+    """By how much each number may be worse."""
+
+    worse_than: float = LIMIT
+    of: Mapping[str, float] = field(default_factory=dict)
+    """Number (`ttft_ms`, `ttft_ms.p99`) → its own limit; it counts even where it is no headline."""
+    numbers: tuple[str, ...] = ()
+    """Numbers that count instead of the headline ones."""
+    level: float = LEVEL
+
+    def limit_of(self, name: str) -> float:
+        return next((self.of[key] for key in (name, short_name(name)) if key in self.of), self.worse_than)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitVerdict:
+    """One number of one job, held against its limit."""
+
+    name: str
+    unit: str
+    better: Better | None
+    limit: float
+    baseline: float | None = None
+    baseline_interval: Interval | None = None
+    value: float | None = None
+    value_interval: Interval | None = None
+    change: float | None = None
+    """Relative, of the new result against the baseline; None where it is not known."""
+    interval: Interval | None = None
+    """Of `change`."""
+    answer: LineAnswer = "cannot tell"
+    because: str = ""
+    """One plain sentence."""
+    results: int = 0
+    """Of the baseline that gave this number."""
+    chance: float | None = None
+    """How often luck alone shows as much for the worse where nothing changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitDraft:
+    """A number while the others are not yet known: a line without an answer, and the change it rests on."""
+
+    line: LimitVerdict
+    change: RelativeChange | None = None
+    runs: int = 0
+    """Runs of the smaller side, where one result stands against one."""
+    moved: MachineShift | None = None
+    """How far the machine itself moved between the two."""
+
+    @property
+    def chance(self) -> float:
+        """How often luck alone shows as much for the worse where nothing changed."""
+        return 1.0 if self.change is None else self.change.chance(_worse(self.line))
+
+
+def draft_line(found: ResultPool, name: str, limits: RegressionLimits, by_run: ByRun) -> LimitDraft:
+    """One number on both sides with its change, or why there is none.
+
+    Args:
+        found: The results of one job; the first of b is judged.
+    """
+    metric, statistic = split_statistic(name)
+    old, new = _having(found.a, metric), _having(found.b[:1], metric)
+    known = [stats for _, stats in (*old, *new)]
+    # A spread is better small, whatever it is the spread of.
+    better = "lower" if statistic == "std" else next((one.better for one in known if one.better), None)
+    line = LimitVerdict(name, known[-1].unit if known else "", better, limits.limit_of(name))
+    if not old or not new:
+        return LimitDraft(replace(line, because=f"{metric} was not measured{' in the baseline' if new else ''}"))
+    sides = [[reading_of(job, stats, metric, statistic, by_run) for job, stats in side] for side in (old, new)]
+    a, b = ([one for one in side if one is not None] for side in sides)
+    if not a or not b:
+        return LimitDraft(replace(line, because=not_backed(name, [stats.count for _, stats in (new if a else old)])))
+    line = replace(
+        line,
+        results=len(a),
+        baseline=float(np.median([one.value for one in a])),
+        value=b[0].value,
+        baseline_interval=_interval(a, limits.level),
+        value_interval=_interval(b, limits.level),
+    )
+    reason = different_meaning(known) or ("" if better else "which direction is better was not declared")
+    change = None if reason else change_between_results(a, b)
+    if change is None:
+        have = f"{count(len(a[0].runs), 'run')} against {count(len(b[0].runs), 'run')}"
+        few = f"{have}: each side needs {MIN_RUNS} or more, or the baseline more results"
+        spread = few if a[0].runs and b[0].runs else unknown_spread(statistic)
+        return LimitDraft(replace(line, because=reason or spread))
+    return LimitDraft(line, change, min(len(one.runs) for one in (*a, *b)) if len(a) == 1 else 0, found.moved)
+
+
+def _having(jobs: Sequence[MultiRunJobResult], metric: str) -> list[tuple[MultiRunJobResult, MetricStatistics]]:
+    return [(job, job.metrics[metric]) for job in jobs if metric in job.metrics and job.metrics[metric].run_values]
+
+
+def _interval(readings: Sequence[ResultReading], level: float) -> Interval | None:
+    if len(readings) == 1:
+        return between_runs(readings[0].runs, level)
+    return between_results([one.value for one in readings], level)
+
+
+def believable(chances: Sequence[float], rate: float) -> list[bool]:
+    """Which of many chances are too small for luck: of those kept, at most this share is (Benjamini and Hochberg).
+
+    Where nothing changed at all, that is also how often anything is kept.
+    """
+    ranked = sorted(chances)
+    limit = max((chance for rank, chance in enumerate(ranked, 1) if chance <= rate * rank / len(ranked)), default=-1.0)
+    return [chance <= limit for chance in chances]
+
+
+def judged_line(draft: LimitDraft, limits: RegressionLimits, *, believed: bool, looked_at: int) -> LimitVerdict:
+    """A number with its answer.
+
+    Args:
+        believed: Whether its chance is too small for luck, among all numbers that are looked at.
+    """
+    line, change = draft.line, draft.change
+    if change is None:
+        return line
+    line = replace(line, chance=draft.chance)
+    if not change.logarithmic and change.base == 0:
+        return _from_zero(line, change, believed=believed)
+    line = replace(line, change=change.relative(change.estimate), interval=change.interval(limits.level))
+    least, by, most = _worse_by(line)
+    if hidden := _hidden(draft, line, believed=believed):
+        return replace(line, because=hidden)
+    if believed and by > line.limit:
+        alone = "; the baseline is one result, which does not tell how much days differ" if line.results == 1 else ""
+        return replace(line, answer="red", because=f"worse by more than {percent(line.limit)}{alone}")
+    if most <= line.limit:
+        within = "better" if most < 0 else f"any change for the worse is smaller than {percent(line.limit)}"
+        return replace(line, answer="green", because=within)
+    if least > 0 and by > line.limit:
+        why = f"alone it would be red, but {looked_at} numbers were looked at, and luck shows as much in one of them"
+    elif least > 0:
+        why = f"worse, but whether by more than {percent(line.limit)} cannot be told"
+    else:
+        why = f"the change may be none, or worse by more than {percent(line.limit)}"
+    return replace(line, because=f"{why}; {_remedy(draft, limits)}")
+
+
+def _hidden(draft: LimitDraft, line: LimitVerdict, *, believed: bool) -> str:
+    """Why an answer cannot be told from what the machine itself did; empty where it can.
+
+    A machine that moved as much may be all that a red number shows. One that became faster by more than the limit may
+    hide a number that should be red.
+    """
+    moved, change = draft.moved, line.change
+    if moved is None or change is None:
+        return ""
+    _, by, most = _worse_by(line)
+    red = believed and by > line.limit
+    faster = most <= line.limit and moved.took < 0 and -moved.took > line.limit
+    return moved.explains(change, line.unit) if red or faster else ""
+
+
+def _worse(line: LimitVerdict) -> int:
+    """The direction in which a number gets worse: 1 up, -1 down."""
+    return 1 if line.better == "lower" else -1
+
+
+def _worse_by(line: LimitVerdict) -> tuple[float, float, float]:
+    """By how much a number is worse: at least, as it looks, at most."""
+    sign, interval, change = _worse(line), line.interval, line.change
+    if interval is None or change is None:
+        return 0.0, 0.0, 0.0
+    ends = sorted((sign * interval.low, sign * interval.high))
+    return ends[0], sign * change, ends[1]
+
+
+def _from_zero(line: LimitVerdict, change: RelativeChange, *, believed: bool) -> LimitVerdict:
+    """A number whose baseline is zero: any change for the worse is beyond any share of nothing."""
+    now = quantity(line.value or 0.0, line.unit)
+    if believed:
+        return replace(line, answer="red", because=f"worse: it was 0 in the baseline and is {now}")
+    if change.error == 0:
+        return replace(line, answer="green", because=f"it was 0 in the baseline and is {now}")
+    return replace(line, because=f"it was 0 in the baseline and is {now}, which its runs do not show to be more")
+
+
+def _remedy(draft: LimitDraft, limits: RegressionLimits) -> str:
+    if draft.runs and draft.change is not None and draft.change.error:
+        return more_runs(draft.change, draft.runs, limits.level)
+    if 1 < draft.line.results < RECOMMENDED_RESULTS:
+        return f"{RECOMMENDED_RESULTS} or more baseline results know better how much results differ by themselves"
+    return "more runs or a quieter machine would tell"
+
 
 SIDES: Sides = ("the baseline", "the new")
 # The part of a time that names the day: 2026-11-16.
@@ -194,15 +457,11 @@ def _concluded(
     known = [draft for _, lines in drafts for draft in lines if draft.change is not None]
     believed = believable([draft.chance for draft in known], (1 - limits.level) / 2)
     sure = {id(draft) for draft, kept in zip(known, believed, strict=True) if kept}
-    return tuple(
-        replace(
-            job,
-            lines=tuple(
-                judged_line(draft, limits, believed=id(draft) in sure, looked_at=len(known)) for draft in lines
-            ),
-        )
-        for job, lines in drafts
-    )
+
+    def judged(draft: LimitDraft) -> LimitVerdict:
+        return judged_line(draft, limits, believed=id(draft) in sure, looked_at=len(known))
+
+    return tuple(replace(job, lines=tuple(map(judged, lines))) for job, lines in drafts)
 
 
 def _answer_of(jobs: Sequence[JobGate], missing: Sequence[MultiRunJobResult], *, compared: bool) -> GateAnswer:

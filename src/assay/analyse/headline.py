@@ -178,10 +178,8 @@ def _reading(metric: str, statistic: str, stats: MetricStatistics) -> SeriesRead
 
 def _standard_error(stats: MetricStatistics, statistic: str, quality: bool) -> float | None:
     """How far a statistic may be off, from the runs' values of the same statistic; None where these are not known."""
-    from assay.analyse.distributions import t_quantile
-
     if statistic == "mean" and not quality:
-        from assay.analyse.distributions import t_quantile  # it brings numpy, which texts about a job do not need
+        from assay.analyse.intervals import t_quantile  # it brings numpy, which texts about a job do not need
 
         interval = stats.mean_interval
         return None if interval is None else interval.half_width / t_quantile(interval.level, stats.runs - 1)

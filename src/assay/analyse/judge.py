@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from assay.analyse.checks import checks_of, gates_of, verdict_of
-from assay.analyse.records import JobState, MetricStatistics, MultiRunJobResult
+from assay.analyse.records import MetricStatistics, MultiRunJobResult
 from assay.analyse.summary import measured_values, summarise
 from assay.analyse.text import count
 from assay.metrics import Metric, base_name, describe
@@ -20,11 +20,7 @@ from assay.spec.target import CommandTarget
 
 
 def judge(
-    job: Job,
-    outcomes: Sequence[RunOutcome],
-    environment: Mapping[str, JsonValue],
-    *,
-    planned_runs: int | None = None,
+    job: Job, outcomes: Sequence[RunOutcome], environment: Mapping[str, JsonValue], *, planned_runs: int | None = None
 ) -> MultiRunJobResult:
     """Turn the runs of a job into statistics, checks, a verdict and the job's result."""
     runs = tuple(outcome.result for outcome in outcomes)
@@ -33,12 +29,13 @@ def judge(
     metrics = _summarised(job, values)
     checks = checks_of(job, runs, metrics, {one.result.run_id: one.samples for one in outcomes}, environment)
     good = sum(run.error is None for run in runs)
+    cancelled = bool(runs) and all(run.error is not None and run.error.code == "cancelled" for run in runs)
     return MultiRunJobResult(
         job=job.id,
         digest=job.digest,
         index=job.index,
         point=dict(job.point),
-        state=_state(runs, error),
+        state="done" if error is None else "cancelled" if cancelled else "failed",
         verdict="invalid" if error else verdict_of(checks),
         checks=checks,
         gates=gates_of(job, metrics, values),
@@ -47,7 +44,8 @@ def judge(
         total_runs=max(planned_runs or 0, len(runs)),
         successful_runs=good,
         failed_runs=len(runs) - good,
-        cold_start=_cold_start(runs),
+        # Empty where the first run failed, since any later one found something warm.
+        cold_start=next((dict(run.metrics) if run.error is None else {} for run in runs if run.is_cold_start), {}),
         environment=dict(environment),
         definition=job.definition.model_dump(mode="json", exclude_defaults=True),
         started_at=min((run.started_at for run in runs), default=None),
@@ -117,16 +115,3 @@ def _failure(runs: Sequence[SingleRunResult]) -> Failure | None:
     return replace(
         first.error, message=f"all {count(len(runs), 'run')} failed; run {first.run_id}: {first.error.message}"
     )
-
-
-def _state(runs: Sequence[SingleRunResult], error: Failure | None) -> JobState:
-    if error is None:
-        return "done"
-    cancelled = [run.error is not None and run.error.code == "cancelled" for run in runs]
-    return "cancelled" if runs and all(cancelled) else "failed"
-
-
-def _cold_start(runs: Sequence[SingleRunResult]) -> dict[str, float]:
-    """The numbers of the first run; empty where that run failed, since any later one found something warm."""
-    first = next((run for run in runs if run.is_cold_start), None)
-    return dict(first.metrics) if first is not None and first.error is None else {}

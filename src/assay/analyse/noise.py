@@ -13,9 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.analyse.compare import compare_metric
-from assay.analyse.distributions import chi_square_quantile, normal_quantile, variance_inflation
 from assay.analyse.headline import is_quality
-from assay.analyse.intervals import LEVEL, POWER, between_runs, median_interval_of_run, smallest_effect
+from assay.analyse.intervals import (
+    LEVEL,
+    POWER,
+    between_runs,
+    chi_square_quantile,
+    median_interval_of_run,
+    normal_quantile,
+    smallest_effect,
+    variance_inflation,
+)
 from assay.analyse.records import Comparison, Interval, MetricStatistics
 from assay.metrics import Better
 
@@ -136,7 +144,13 @@ def noise_of(
         ),
         drift=drift_of(scale.take(values), scale),
         against=_against(name, stats, in_order, level),
-        resolves=tuple(_resolution(number, spread, ends[1], scale, level) for number in runs),
+        resolves=tuple(
+            Resolution(
+                number,
+                *(smallest_change(s, number, logarithmic=scale.logarithmic, level=level) for s in (spread, ends[1])),
+            )
+            for number in runs
+        ),
     )
 
 
@@ -180,11 +194,6 @@ def smallest_change(
         spread: Standard deviation of the runs' values on the scale of the comparison.
     """
     return _Scale(logarithmic, 1.0).relative(spread * smallest_effect(runs, level=level, chance=chance))
-
-
-def _resolution(runs: int, spread: float, widest: float, scale: _Scale, level: float) -> Resolution:
-    changes = (smallest_change(one, runs, logarithmic=scale.logarithmic, level=level) for one in (spread, widest))
-    return Resolution(runs, *changes)
 
 
 def _within(name: str, samples: Mapping[int, Values], scale: _Scale, spread: float) -> WithinRunSpread | None:

@@ -17,6 +17,12 @@ JobState = Literal["pending", "running", "done", "failed", "cancelled", "poisone
 Answer = Literal["better", "worse", "cannot tell"]
 
 
+def section(tree: Mapping[str, JsonValue], name: str) -> Mapping[str, JsonValue]:
+    """A part of a record; empty where it is missing."""
+    part = tree.get(name)
+    return part if isinstance(part, Mapping) else {}
+
+
 @dataclass(frozen=True, slots=True)
 class Interval:
     """Where the true value lies, with a promise."""

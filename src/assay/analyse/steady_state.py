@@ -9,8 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.analyse.distributions import variance_inflation
-from assay.analyse.intervals import TAILS, median_interval_of_run, relative_half_width, samples_needed
+from assay.analyse.intervals import (
+    TAILS,
+    median_interval_of_run,
+    relative_half_width,
+    samples_needed,
+    variance_inflation,
+)
 from assay.analyse.text import percent
 
 BLOCKS = 10
@@ -52,7 +57,9 @@ def drift(values: NDArray[np.float64]) -> RunDrift:
     finite = values[np.isfinite(values)]
     if finite.size < DRIFT_MIN_SAMPLES:
         return RunDrift(0.0, None, f"{finite.size} samples are too few to see a drift; {DRIFT_MIN_SAMPLES} are needed")
-    blocks = _block_medians(finite)
+    size = finite.size // BLOCKS
+    # The few samples left over are the first ones.
+    blocks: NDArray[np.float64] = np.median(finite[-BLOCKS * size :].reshape(BLOCKS, size), axis=1)
     middle = float(np.median(blocks))
     if middle == 0:
         return RunDrift(0.0, None, "the median is zero, so no relative drift can be given")
@@ -60,13 +67,6 @@ def drift(values: NDArray[np.float64]) -> RunDrift:
     real = [shift for shift in shifts if shift.counts]
     worst = max(real or shifts, key=lambda shift: abs(shift.share))
     return RunDrift(worst.share, not real, f"the level moved by {percent(worst.share, signed=True)} {worst.where}")
-
-
-def _block_medians(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Medians of ten blocks of equal size; the few samples left over are the first ones."""
-    size = values.size // BLOCKS
-    medians: NDArray[np.float64] = np.median(values[-BLOCKS * size :].reshape(BLOCKS, size), axis=1)
-    return medians
 
 
 def _shifts(blocks: NDArray[np.float64], middle: float) -> list[_Shift]:
@@ -144,13 +144,10 @@ def steady(durations_ns: NDArray[np.int64]) -> bool:
         return False
     error = _error_of_shift(parts[1:], np.array([[before], [last]])) / last
     shift, earlier_shift = (before - last) / last, (first - before) / last
-    allowed = max(_LEVEL_WITHIN, _LEVEL_WITHIN_NOISE * _noise(durations_ns[-2 * third :]) / last)
+    # Steps between neighbours tell the deviation of one sample: a slow trend hardly changes them.
+    noise = float(np.median(np.abs(np.diff(durations_ns[-2 * third :])))) * _STEP_TO_DEVIATION
+    allowed = max(_LEVEL_WITHIN, _LEVEL_WITHIN_NOISE * noise / last)
     return abs(shift) + 2 * error <= allowed and not _still_moving(earlier_shift, shift, error)
-
-
-def _noise(durations_ns: NDArray[np.int64]) -> float:
-    """Deviation of one sample from the steps between neighbours, which a slow trend hardly changes."""
-    return float(np.median(np.abs(np.diff(durations_ns)))) * _STEP_TO_DEVIATION
 
 
 def _error_of_shift(parts: NDArray[np.int64], medians: NDArray[np.float64]) -> float:

@@ -1,17 +1,17 @@
-"""All that is said about one metric of one job: location, spread, tails, interval and flagged outliers."""
+"""All that is said about one metric of one job: location, spread, tails, interval, outliers; and later scores."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from assay.analyse.headline import is_quality
 from assay.analyse.intervals import LEVEL, TAILS, backed, between_runs
-from assay.analyse.records import MetricStatistics, Outlier
-from assay.metrics import Better
+from assay.analyse.records import Interval, MetricStatistics, Outlier
+from assay.metrics import Better, describe
 from assay.run.records import SampleSet
 
 KEPT = 20
@@ -36,40 +36,23 @@ class SamplePool:
     whole_run: bool  # one number per run: it has no sample id
 
 
-@dataclass(frozen=True, slots=True)
-class FlaggedSample:
-    """How many values are outliers, and the most extreme of them."""
-
-    count: int
-    extreme: tuple[Outlier, ...]
-
-
-def limit_for(n: int) -> float:
-    """How many robust deviations from the median make a value an outlier among n."""
-    return _LIMIT + _SMALL_SET / n**2
-
-
-def find_outliers(pool: SamplePool, median: float, mad: float, deviations: NDArray[np.float64]) -> FlaggedSample:
-    """Flag the values far from the median."""
+def _outliers(
+    pool: SamplePool, median: float, mad: float, deviations: NDArray[np.float64]
+) -> tuple[int, tuple[Outlier, ...]]:
+    """How many values are far from the median, and the most extreme of them."""
     if pool.values.size < 3:
-        return FlaggedSample(0, ())
-    scale, limit = _scale(mad, deviations)
+        return 0, ()
+    scale, limit = mad * _MAD_TO_DEVIATION, _LIMIT + _SMALL_SET / deviations.size**2
+    if mad <= 0:
+        # More than half of the values are equal, so the MAD is blind; the mean distance still sees the others.
+        scale, limit = float(deviations.mean()) * _MEAN_TO_DEVIATION, _LIMIT
     nearest = max(limit * scale, _NEAREST * abs(median))
     indices = np.flatnonzero(deviations > nearest)
     if not indices.size or scale <= 0:
-        return FlaggedSample(0, ())
+        return 0, ()
     # Ties are broken by position, so that the same values always give the same list.
     order = np.lexsort((indices, -deviations[indices]))[:KEPT]
-    extreme = tuple(_outlier(pool, int(i), float(deviations[i]) / scale) for i in indices[order])
-    return FlaggedSample(int(indices.size), extreme)
-
-
-def _scale(mad: float, deviations: NDArray[np.float64]) -> tuple[float, float]:
-    """One robust deviation, and the limit that goes with it."""
-    if mad > 0:
-        return mad * _MAD_TO_DEVIATION, limit_for(deviations.size)
-    # More than half of the values are equal, so the MAD is blind; the mean distance still sees the others.
-    return float(deviations.mean()) * _MEAN_TO_DEVIATION, _LIMIT
+    return int(indices.size), tuple(_outlier(pool, int(i), float(deviations[i]) / scale) for i in indices[order])
 
 
 def _outlier(pool: SamplePool, index: int, score: float) -> Outlier:
@@ -112,7 +95,7 @@ def summarise(
     quantiles = _quantiles(values)
     deviations = np.abs(values - quantiles["p50"])
     mad = _median(deviations)
-    flagged = find_outliers(pool, quantiles["p50"], mad, deviations)
+    flagged, extreme = _outliers(pool, quantiles["p50"], mad, deviations)
     # A score is a share of answers that were right: half of them say nothing, their mean says all.
     run_values = _run_values(pool, _mean if is_quality(metric_name) else _median)
     run_means = _run_values(pool, _mean)
@@ -134,8 +117,8 @@ def summarise(
         interval=between_runs(list(run_values.values()), level),
         runs=len(run_values),
         run_values=run_values,
-        outliers=flagged.extreme,
-        outlier_count=flagged.count,
+        outliers=extreme,
+        outlier_count=flagged,
         non_finite=sum(values.size for values in by_run.values()) - n,
         mean_interval=between_runs(list(run_means.values()), level),
     )
@@ -188,3 +171,48 @@ def _interpolate(ordered: NDArray[np.float64], p: float) -> float:
     low, high = (float(ordered[rank]) for rank in _ranks(ordered.size, p))
     part = (ordered.size - 1) * p % 1
     return min(max(low * (1 - part) + high * part, low), high)
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """One metric of quality over the runs of a job."""
+
+    statistics: MetricStatistics
+    """As a result has them: over all answers, with the interval of a run's median."""
+    run_means: Mapping[int, float]
+    """Run id → mean over its answers."""
+    interval: Interval | None
+    """Of the mean of a run, from the spread between runs; None for one run. Quality is told by its mean: the
+    median of answers that are right or wrong says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreRecord:
+    """What one scorer says about the kept answers of a job."""
+
+    job: str
+    scorer: str
+    version: str
+    """Which code judged, in words."""
+    computed_at: str
+    metrics: Mapping[str, Quality]
+    absent: Mapping[int, str] = field(default_factory=dict)
+    """Run id → why some of its requests have no score."""
+    outputs: Mapping[int, str] = field(default_factory=dict)
+    """Run id → content hash of the answers that were judged."""
+
+
+def qualities(by_run: Mapping[int, Mapping[str, NDArray[np.float64]]]) -> dict[str, Quality]:
+    """Sum up scores: run id → metric → one value per answer, NaN where there is none."""
+    names = dict.fromkeys(name for found in by_run.values() for name in found)
+    return {
+        name: _quality(name, {run: found[name] for run, found in by_run.items() if name in found}) for name in names
+    }
+
+
+def _quality(name: str, by_run: Mapping[int, NDArray[np.float64]]) -> Quality:
+    known = describe(name)
+    # An answer without a score is no value, here as after a run; its reason is told beside the numbers.
+    finite = {run: values[np.isfinite(values)] for run, values in by_run.items() if np.isfinite(values).any()}
+    means = {run: float(values.mean()) for run, values in finite.items()}
+    return Quality(summarise(name, known.unit, known.better, finite), means, between_runs(list(means.values())))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -136,6 +136,7 @@ def watched(metrics: Metrics) -> list[QuantityCourse]:
 def summary(metrics: Metrics) -> dict[str, JsonValue]:
     """The quantities as mean and highest value over what was measured, and how the scrapes went, as facts of a run."""
     low, high = metrics.measured or (metrics.begin_s, metrics.end_s)
+    silent = [_target(one.labels) for one in metrics.named(HAS_METRICS) if not one.value.any()]
     figures: list[JsonValue] = []
     for one in watched(metrics):
         told = one.course.value[(one.course.at_s >= low) & (one.course.at_s <= high)]
@@ -161,7 +162,7 @@ def summary(metrics: Metrics) -> dict[str, JsonValue]:
         "seconds": high - low,
         "targets": _targets(metrics),
         "figures": figures,
-        "absent": {**dict(metrics.notes), **_without_metrics(metrics)},
+        "absent": {**dict(metrics.notes), **dict.fromkeys(silent, "the service answers, and has no metrics there")},
     }
 
 
@@ -204,11 +205,6 @@ def _targets(metrics: Metrics) -> dict[str, JsonValue]:
 def _target(labels: Mapping[str, str]) -> str:
     service = labels.get("service")
     return f"service {service}" if service else f"node {labels.get('node') or labels.get('instance', '')}"
-
-
-def _without_metrics(metrics: Metrics) -> dict[str, JsonValue]:
-    silent = [one for one in metrics.named(HAS_METRICS) if not one.value.any()]
-    return {_target(one.labels): "the service answers, and has no metrics there" for one in silent}
 
 
 def _nodes(metrics: Metrics) -> Iterator[QuantityCourse]:
@@ -309,4 +305,4 @@ def _gauge(one: ScrapedSeries, interval_s: float) -> CounterCourse:
 
 
 def _scaled(course: CounterCourse, scale: float) -> CounterCourse:
-    return CounterCourse(course.at_s, course.value * scale, course.resets, course.gaps)
+    return replace(course, value=course.value * scale)

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from assay.analyse.records import MultiRunJobResult
-from assay.analyse.scores import ScoreRecord, qualities
+from assay.analyse.summary import ScoreRecord, qualities
 from assay.clock import Clock, iso
 from assay.documents import from_json, to_json
 from assay.errors import MeasureError, UsageError

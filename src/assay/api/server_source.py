@@ -72,7 +72,7 @@ class ServerSource:
         return self._client.content(f"/artefacts/{digest}") or b""
 
     def scores(self, jobs: Iterable[MultiRunJobResult]) -> Scores:
-        from assay.analyse.scores import ScoreRecord
+        from assay.analyse.summary import ScoreRecord
         from assay.api.rescore import has_outputs
 
         judged = [job.job for job in jobs if has_outputs(job)]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from assay.alert.records import AlertRecord, Trigger
     from assay.alert.service import NoticeView, RuleView
     from assay.analyse.records import CampaignRecord, MultiRunJobResult
-    from assay.analyse.scores import ScoreRecord
+    from assay.analyse.summary import ScoreRecord
     from assay.run.records import SampleSet
     from assay.series.repository import KnownFinding
     from assay.store.alerts import AlertFilter

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay.api.source import ImportedPoints
 from assay.clock import SYSTEM_CLOCK
-from assay.report.reading import file_reader, read_campaign
+from assay.report.result import file_reader, read_campaign
 from assay.store.listing import Listing, Page
 from assay.store.references import StoreIndex
 

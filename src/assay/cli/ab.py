@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay.cli.options import SetOption, StoreOption
+from assay.cli.options import QuietOption, SetOption, StoreOption, option_value
 from assay.cli.output import say, terminal_width
 from assay.cli.run import LockOption, NoControlOption
+from assay.errors import UsageError
+from assay.units import ratio, seconds, show_seconds
 
 if TYPE_CHECKING:
     from assay.analyse.ab import ABDecision
     from assay.experiments.ab import ABResult
-    from assay.experiments.pair import JobPair
+    from assay.experiments.interleave import JobPair
     from assay.spec.load import Loaded
+
 
 _SCHEMA = "assay.ab/1"
 _SIDE_HELP = "Set a key of the file for side {}, such as target.threads=1; may be repeated."
@@ -59,7 +62,7 @@ def ab(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     store: StoreOption = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    quiet: QuietOption = False,
     lock: LockOption = None,
     no_control: NoControlOption = False,
 ) -> None:
@@ -92,39 +95,17 @@ def ab(
 
 
 def share(text: str, option: str) -> float:
-    """A share that an option names, such as `1%`.
-
-    Raises:
-        UsageError: if it is none.
-    """
-    from assay.errors import UsageError
-    from assay.units import ratio
-
-    try:
-        return ratio(text)
-    except ValueError as problem:
-        raise UsageError(f"{option}: {problem}", code="share", at=option) from None
+    return option_value(ratio, text, option, code="share", name_it=True)
 
 
 def duration(text: str, option: str) -> float | None:
-    """A duration that an option names, such as `10m`; None for none.
-
-    Raises:
-        UsageError: if it is no duration.
-    """
-    from assay.errors import UsageError
-    from assay.units import seconds
-
-    try:
-        return seconds(text) if text else None
-    except ValueError as problem:
-        raise UsageError(f"{option}: {problem}", code="duration", at=option) from None
+    """A duration that an option names, such as `10m`; None for none."""
+    return option_value(seconds, text, option, code="duration", name_it=True) if text else None
 
 
 def _refuse_files(a: Path | None, *settings: Sequence[str] | None) -> None:
     if a is None and not any(settings):
         return
-    from assay.errors import UsageError
 
     raise UsageError(
         "--continue measures what the experiment measured before, and takes no file or setting",
@@ -136,8 +117,7 @@ def _refuse_files(a: Path | None, *settings: Sequence[str] | None) -> None:
 
 def _pair(a: Path | None, b: Path | None, of_a: Sequence[str], of_b: Sequence[str], both: Sequence[str]) -> JobPair:
     """The two jobs that the command names: two files, one file with settings, or a matrix of two points."""
-    from assay.errors import UsageError
-    from assay.experiments.pair import job_pair
+    from assay.experiments.interleave import job_pair
     from assay.spec.load import read_with
 
     if a is None:
@@ -155,7 +135,6 @@ def _pair(a: Path | None, b: Path | None, of_a: Sequence[str], of_b: Sequence[st
 
 def _jobs(sides: Sequence[Loaded], *, alike: bool) -> tuple[tuple[int, int], tuple[str, str] | None]:
     """Which job of its file each side is, and what they are called where a matrix names them."""
-    from assay.errors import UsageError
     from assay.report.wording import job_label
     from assay.run.inputs import plan_of
 
@@ -255,28 +234,19 @@ def _change(told: ABDecision) -> str:
 
 def _table(found: ABResult) -> list[str]:
     from assay.report.numbers import name_with_unit, show
-    from assay.report.sheet import GridColumn, lay_out
+    from assay.report.sheet import text_table
 
     a, b = found.sides
-    columns = [
-        GridColumn("metric", flexible=True),
-        GridColumn(a, right=True, flexible=True),
-        GridColumn(b, right=True, flexible=True),
-        GridColumn("change", right=True),
-        GridColumn("pairs", right=True),
-        GridColumn("answer"),
-    ]
+    head = ("metric", a, b, "change", "pairs", "answer")
     rows = [
         (name_with_unit(one.metric, one.unit), show(one.a), show(one.b), _change(one), str(one.pairs), one.answer)
         for one in (found.decision, *found.others)
     ]
-    return lay_out(columns, rows, terminal_width())
+    return text_table(head, rows, terminal_width(), right=(1, 2, 3, 4), flexible=(0, 1, 2))
 
 
 def _how(found: ABResult) -> str:
     """How it was measured and why it ended."""
-    from assay.units import show_seconds
-
     ended = {
         "told": "ended as soon as it could tell",
         "pairs": "ended when its pairs were used up",

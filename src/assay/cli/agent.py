@@ -2,48 +2,135 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay.cli.agent_options import (
-    AccessOptions,
-    Allow,
-    Ca,
-    DeviceOptions,
-    Finish,
-    Grace,
-    Host,
-    Insecure,
-    Labels,
-    LogLevel,
-    MinFree,
-    Name,
-    RedisOptions,
-    State,
-    allowed,
-    free_size,
-    listen_place,
-    listen_token,
-    log_to_stderr,
-    named,
-    on_signals,
-    reachable_at,
-    settings_of,
-    token_apart,
-)
-from assay.cli.options import Verbs
+from assay.cli.options import Verbs, option_value
 from assay.cli.output import say
+from assay.errors import UsageError
+from assay.units import size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from assay.agent.host import HostCheck, HostFacts
+    from assay.agent.identity import AgentSettings, RedisAddress
 
-app = Verbs(help="Make this machine take jobs from a server.")
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+Host = Annotated[
+    str | None, typer.Option("--host", metavar="URL", help="Address of the server.", envvar="ASSAY_SERVER")
+]
+TokenFile = Annotated[
+    Path | None, typer.Option("--token-file", help="File that holds the token; else ASSAY_TOKEN.", show_default=False)
+]
+Token = Annotated[str | None, typer.Option("--token", help="The token itself; better in a file.", show_default=False)]
+Ca = Annotated[Path | None, typer.Option("--ca", help="Certificate of the authority that signed the server's.")]
+Insecure = Annotated[
+    bool, typer.Option("--insecure-skip-verify", help="Do not check who the server is; for trying things out.")
+]
+State = Annotated[
+    Path | None,
+    typer.Option("--state", help="Folder of what must survive; one per agent.", envvar="ASSAY_AGENT_STATE"),
+]
+RedisHost = Annotated[str | None, typer.Option("--redis-host", help="Take jobs from Redis on this host directly.")]
+RedisPort = Annotated[int, typer.Option("--redis-port", help="Port of Redis.")]
+RedisPassword = Annotated[
+    str, typer.Option("--redis-password-env", help="Environment variable that holds the password of Redis.")
+]
+Name = Annotated[str, typer.Option("--device-name", help="Name in place of the machine's own.")]
+Labels = Annotated[list[str] | None, typer.Option("--label", metavar="K=V", help="A label; may be repeated.")]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option("--allow", metavar="WHAT", help="What jobs may do besides: command.", envvar="ASSAY_AGENT_ALLOW"),
+]
+Device = Annotated[
+    list[str] | None, typer.Option("--device", help="One job at a time on each, such as cuda:0; may be repeated.")
+]
+PrivateUrls = Annotated[
+    bool,
+    typer.Option(
+        "--allow-private-urls",
+        help="Let jobs connect to this machine and its private networks.",
+        envvar="ASSAY_ALLOW_PRIVATE_URLS",
+    ),
+]
+AllowEnv = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-env",
+        metavar="NAME",
+        envvar="ASSAY_ALLOW_ENV",
+        help="Let jobs refer to this variable by ${env:NAME}; may be repeated, or names with commas.",
+    ),
+]
+MinFree = Annotated[str, typer.Option("--min-free", help="Take no job when the disk has less room than this.")]
+Grace = Annotated[float, typer.Option("--grace", help="Seconds that a running job may go on after a stop.")]
+Finish = Annotated[bool, typer.Option("--finish", help="After a stop, let a running job end, however long it takes.")]
+LogLevel = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")]
+
+
+@dataclass(frozen=True, slots=True)
+class RedisOptions:
+    """Where to take jobs from directly."""
+
+    redis_host: RedisHost = None
+    redis_port: RedisPort = 6379
+    redis_password_env: RedisPassword = ""
+
+    def address(self, server: str) -> RedisAddress | None:
+        import os
+
+        from assay.agent.identity import RedisAddress
+        from assay.place.fleet.client import is_loopback
+
+        if self.redis_host is None:
+            return None
+        if is_loopback(f"http://{self.redis_host}") and not is_loopback(server):
+            typer.echo(f"warning: Redis is looked for on this machine, although the server is {server}", err=True)
+        password = os.environ.get(self.redis_password_env) if self.redis_password_env else None
+        return RedisAddress(self.redis_host, self.redis_port, password)
+
+
+@dataclass(frozen=True, slots=True)
+class AccessOptions:
+    """How to be let in by the server, and how to know that it is the right one."""
+
+    token_file: TokenFile = None
+    token: Token = None
+    ca: Ca = None
+    insecure: Insecure = False
+
+    def secret(self) -> str | None:
+        """The token: from a file, from the environment, or given in sight of everybody."""
+        from assay.place.fleet.client import read_token
+
+        if self.token and self.token_file is None:
+            typer.echo(
+                "warning: --token is visible to everybody on this machine; use --token-file or ASSAY_TOKEN", err=True
+            )
+            return self.token
+        return read_token(self.token_file)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceOptions:
+    """What this machine is called, and what jobs may do on it."""
+
+    device_name: Name = ""
+    label: Labels = None
+    allow: Allow = None
+    device: Device = None
+    allow_private_urls: PrivateUrls = False
+    allow_env: AllowEnv = None
+    state: State = None
+
+
+app = Verbs(help="Make this machine take jobs from a server.")
 
 
 @app.command("info")
@@ -108,7 +195,7 @@ def start(
 ) -> None:
     """Take jobs from the server until stopped; Ctrl-C lets a running job end, twice gives it back."""
     from assay.agent.agent import Agent
-    from assay.agent.executor import OWN_VARIABLES, ProcessExecutor
+    from assay.agent.attempt import OWN_VARIABLES, ProcessExecutor
     from assay.agent.identity import keep_private
 
     log_to_stderr(log_level)
@@ -138,7 +225,7 @@ def serve(
     log_level: LogLevel = "info",
 ) -> None:
     """Wait until a server calls, as `assay agents add` makes it, then take its jobs."""
-    from assay.agent.executor import OWN_VARIABLES
+    from assay.agent.attempt import OWN_VARIABLES
     from assay.agent.identity import keep_private
     from assay.agent.listen import work_on_call
 
@@ -192,3 +279,160 @@ def _all_met(findings: Iterable[HostCheck]) -> bool:
             say(f"{'':<8} {'':<14} try: {one.try_}")
         good = good and (one.ok or not one.needed)
     return good
+
+
+def named(host: str | None) -> str:
+    if not host:
+        raise UsageError("no server is named", code="no-server", try_="give --host URL, or set ASSAY_SERVER")
+    return host
+
+
+def token_apart(words: list[str]) -> tuple[str, list[str]]:
+    """The token among the words of a command, and the other words: everybody can read those of a service."""
+    token, others, rest = "", [], iter(words)
+    for word in rest:
+        if word == "--token":
+            token = next(rest, "")
+        elif word.startswith("--token="):
+            token = word.removeprefix("--token=")
+        else:
+            others.append(word)
+    return token, others
+
+
+def settings_of(
+    host: str | None,
+    device: DeviceOptions,
+    access: AccessOptions,
+    *,
+    min_free: str = "200MB",
+    **more: Any,  # noqa: ANN401  (each is one of the settings)
+) -> AgentSettings:
+    from assay.agent.identity import AgentSettings, state_folder
+    from assay.cli.output import labels_of
+    from assay.place.fleet.client import server_url
+
+    if access.insecure:
+        typer.echo("warning: the server's certificate is not checked; anybody in between can read the token", err=True)
+    return AgentSettings(
+        server=server_url(named(host)),
+        state=state_folder(device.state),
+        token=access.secret(),
+        name=device.device_name,
+        labels=labels_of(device.label or ()),
+        allow=allowed(device.allow),
+        devices=_devices(device.device or []),
+        allow_private_urls=device.allow_private_urls,
+        allow_env=env_names(device.allow_env),
+        min_free=free_size(min_free),
+        verify=not access.insecure,
+        ca=access.ca,
+        **more,
+    )
+
+
+def allowed(allow: list[str] | None) -> frozenset[str]:
+    """What jobs may do besides running models."""
+    found = frozenset(allow or ())
+    if unknown := found - {"command"}:
+        raise UsageError(f"--allow {min(unknown)} is not known", code="allow", try_="--allow command")
+    return found
+
+
+def env_names(given: list[str] | None) -> frozenset[str]:
+    from assay.agent.attempt import SECRET_VARIABLES
+    from assay.spec.references import REFERENCE
+
+    names = frozenset(name for text in given or () for name in text.replace(",", " ").split())
+    for name in sorted(names):
+        if not REFERENCE.fullmatch(f"${{env:{name}}}"):
+            raise UsageError(
+                f"{name!r} is no name of an environment variable",
+                code="allow-env",
+                at="--allow-env",
+                try_="write the name alone: --allow-env API_KEY",
+            )
+        if name in SECRET_VARIABLES:
+            raise UsageError(
+                f"{name} is the agent's own and no job may have it",
+                code="allow-env",
+                at="--allow-env",
+                try_="give the job a token of its own, in another variable",
+            )
+    return names
+
+
+def _devices(names: list[str]) -> tuple[str, ...]:
+    from assay.spec.section import canonical
+
+    found = tuple(option_value(canonical, name, "--device", code="device") for name in names)
+    if len(set(found)) < len(found):
+        raise UsageError("a device is named twice", code="device", at="--device", try_="name each once")
+    return found
+
+
+def free_size(text: str) -> int:
+    return option_value(size_bytes, text, "--min-free", code="size")
+
+
+def listen_place(listen: str) -> tuple[str, int]:
+    """Host and port of an address to listen at."""
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise UsageError(f"{listen!r} is no address to listen at", code="listen", try_="write 127.0.0.1:8081")
+    return host.strip("[]"), int(port)
+
+
+def log_to_stderr(level: str) -> None:
+    """Write what happens to the error stream."""
+    import logging
+
+    number = logging.getLevelNamesMapping().get(level.upper())
+    if number is None:
+        raise UsageError(f"--log-level {level} is not known", code="log-level", try_="debug, info, warning or error")
+    logging.basicConfig(level=number, format="%(asctime)s %(levelname)-7s %(message)s", datefmt="%Y-%m-%d %H:%M:%S")
+    for chatty in ("httpx", "httpcore"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+
+
+def on_signals(ask: Callable[[bool], None]) -> None:
+    """Call a function on SIGTERM and Ctrl-C, with whether it was Ctrl-C."""
+    import signal
+    from types import FrameType
+
+    def told(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  (signal's signature)
+        ask(number == signal.SIGINT)
+
+    for name in ("SIGTERM", "SIGINT", "SIGBREAK"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), told)
+
+
+def reachable_at(host: str, port: int) -> str:
+    """The address under which others find what listens here."""
+    import platform
+
+    name = platform.node() if host in ("0.0.0.0", "::") else host  # noqa: S104  (compared, not bound)
+    return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
+
+
+def listen_token(file: Path | None, state: Path) -> str | None:
+    """The token that callers need: given, or made once, printed, and kept where only the owner can read it.
+
+    On loopback too: everybody on the machine can connect there.
+    """
+    import os
+    import secrets
+
+    from assay.files import write_whole
+    from assay.place.fleet.client import read_token
+
+    given = read_token(file) if file else os.environ.get("ASSAY_AGENT_TOKEN", "").strip() or None
+    if given:
+        return given
+    kept = state / "listen-token"
+    if not kept.exists():
+        write_whole(kept, secrets.token_urlsafe(32).encode(), mode=0o600)
+        typer.echo(f"token for callers (shown once, kept in {kept}): {kept.read_text()}", err=True)
+        typer.echo(f"the server calls with it by `assay agents add URL --agent-token-file {kept}`", err=True)
+    return read_token(kept)

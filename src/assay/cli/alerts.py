@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.options import JsonOption, SourceOptions, Verbs
+from assay.cli.options import JsonOption, SourceOptions, Verbs, span_s
 from assay.cli.output import moment, say, say_json, say_table
 
 if TYPE_CHECKING:
@@ -94,10 +94,17 @@ def show(alert: Alert, json_: JsonOption = False, *, options: SourceOptions) -> 
         say("\n".join(_lines(record)))
 
 
-@app.command("ack")
-def ack(alerts: Alerts, why: WhyOption = "", *, options: SourceOptions) -> None:
-    """Say that you work on it: nobody is told again while it stands as it is."""
-    _act(alerts, "acknowledge", why, options)
+def _saying(trigger: Trigger, meaning: str) -> Callable[..., None]:
+    """A verb that says one thing to alerts."""
+
+    def say_to(alerts: Alerts, why: WhyOption = "", *, options: SourceOptions) -> None:
+        _act(alerts, trigger, why, options)
+
+    say_to.__doc__ = meaning
+    return say_to
+
+
+app.command("ack")(_saying("acknowledge", "Say that you work on it: nobody is told again while it stands as it is."))
 
 
 @app.command("snooze")
@@ -109,25 +116,18 @@ def snooze(
     options: SourceOptions,
 ) -> None:
     """Hear nothing of it for a while; then it is open again."""
-    _act(alerts, "snooze", why, options, for_s=_seconds(span))
+    _act(
+        alerts,
+        "snooze",
+        why,
+        options,
+        for_s=span_s(span, "--for", 10 * 365 * 86400, code="span", try_="write 4h, 2d or 30m"),
+    )
 
 
-@app.command("expect")
-def expect(alerts: Alerts, why: WhyOption = "", *, options: SourceOptions) -> None:
-    """Call its changes expected: their series are measured from the new level on."""
-    _act(alerts, "expect", why, options)
-
-
-@app.command("resolve")
-def resolve(alerts: Alerts, why: WhyOption = "", *, options: SourceOptions) -> None:
-    """End it by hand; it is opened again if the trouble is seen anew."""
-    _act(alerts, "resolve", why, options)
-
-
-@app.command("reopen")
-def reopen(alerts: Alerts, why: WhyOption = "", *, options: SourceOptions) -> None:
-    """Take back what was said: it is open as before."""
-    _act(alerts, "reopen", why, options)
+app.command("expect")(_saying("expect", "Call its changes expected: their series are measured from the new level on."))
+app.command("resolve")(_saying("resolve", "End it by hand; it is opened again if the trouble is seen anew."))
+app.command("reopen")(_saying("reopen", "Take back what was said: it is open as before."))
 
 
 @rules_app.callback(invoke_without_command=True)
@@ -274,21 +274,7 @@ def _until(alert: AlertRecord) -> str:
     return f" until {moment(alert.snoozed_until)}" if alert.snoozed_until else ""
 
 
-def _seconds(text: str) -> float:
-    from assay.errors import UsageError
-    from assay.units import seconds
-
-    try:
-        found = seconds(text)
-    except ValueError:
-        found = 0.0
-    if not 0 < found < 10 * 365 * 86400:
-        raise UsageError(f"{text!r} is no span of time", code="span", at="--for", try_="write 4h, 2d or 30m")
-    return found
-
-
 def _lines(alert: AlertRecord) -> Iterator[str]:
-    """An alert as people read it."""
     from assay.analyse.series.causes import shown
 
     yield alert.title

@@ -14,6 +14,7 @@ import typer
 
 from assay.cli.options import Format, FormatOption, SetOption, Verbs
 from assay.cli.output import say
+from assay.errors import Problem, SpecError, UsageError
 
 if TYPE_CHECKING:
     from assay.spec.source import SourceDocument
@@ -27,13 +28,9 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
     """Write a commented starter file."""
-    from assay.errors import UsageError
-    from assay.spec.starter import kind_of, starter
+    from assay.spec.recipes import kind_of, starter
 
-    if out.exists() and not force:
-        raise UsageError(
-            f"{out} exists already", code="exists", try_="choose another name with --out, or replace it with --force"
-        )
+    _refuse_existing(out, force)
     if kind_of(target) != "endpoint":
         out.write_text(starter(target))
         say(f"wrote {out}\nnext    assay plan {out}; assay run {out}")
@@ -50,12 +47,18 @@ def init(
         say(f"next    write the name of your model into {out} (target.model), then assay plan {out}; assay run {out}")
 
 
+def _refuse_existing(path: Path, force: bool) -> None:
+    if path.exists() and not force:
+        raise UsageError(
+            f"{path} exists already", code="exists", try_="choose another name with --out, or replace it with --force"
+        )
+
+
 def validate(files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Benchmark files.")]) -> None:
     """Check benchmark files, every point of their matrix included."""
-    from assay.errors import Problem, SpecError
     from assay.run.inputs import plan_of, refuse_inputs
     from assay.spec.load import load
-    from assay.spec.secrets import references
+    from assay.spec.references import references
 
     problems: list[Problem] = []
     for file in files:
@@ -124,15 +127,12 @@ def import_(
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
     """Turn a document of another tool into a benchmark file; what has no meaning here is said."""
-    from assay.errors import UsageError
     from assay.spec.importers import importer_names, own_source
     from assay.spec.load import with_settings
     from assay.spec.source import read
 
-    if out is not None and out.exists() and not force:
-        raise UsageError(
-            f"{out} exists already", code="exists", try_="choose another name with --out, or replace it with --force"
-        )
+    if out is not None:
+        _refuse_existing(out, force)
     if out is not None and out.suffix.lower() not in (".yaml", ".yml", ".json"):
         raise UsageError(f"{out} has no ending that is known", code="suffix", at="--out", try_="write bench.yaml")
     source = own_source(read(file), kind)
@@ -158,8 +158,6 @@ def import_(
 def _file_text(source: SourceDocument, suffix: str) -> str:
     """The text of a benchmark file, with what is to be said about it at its top where the format has comments."""
     if suffix == ".json":
-        import json
-
         return json.dumps(source.document, indent=2, ensure_ascii=False) + "\n"
     from ruamel.yaml import YAML
 
@@ -178,7 +176,7 @@ def _null(representer: Any, _: None) -> Any:  # noqa: ANN401  (ruamel's represen
 
 def models(form: FormatOption = Format.text) -> None:
     """List the built-in models: real networks that need no network access."""
-    from assay.report.sheet import GridColumn, lay_out
+    from assay.report.sheet import text_table
     from assay.run.models import builtin_models
 
     found = builtin_models()
@@ -188,14 +186,9 @@ def models(form: FormatOption = Format.text) -> None:
     if not found:
         say("no built-in models: they come with the onnx package\ntry     pip install 'assay-bench[onnx]'")
         return
-    columns = (
-        GridColumn("name"),
-        GridColumn("network", flexible=True),
-        GridColumn("input"),
-        GridColumn("batch"),
-        GridColumn("nodes", right=True),
-    )
-    say("\n".join(lay_out(columns, [(m.name, m.title, m.input, m.batch, str(m.nodes)) for m in found], 100)))
+    head = ("name", "network", "input", "batch", "nodes")
+    rows = [(one.name, one.title, one.input, one.batch, str(one.nodes)) for one in found]
+    say("\n".join(text_table(head, rows, 100, right=(4,), flexible=(1,))))
     say("\ntrue graphs with constant weights: real compute, meaningless classes. Use a name as target.model.")
 
 
@@ -230,13 +223,9 @@ def copy_recipe(
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
     """Write a recipe into a file of your own."""
-    from assay.errors import UsageError
     from assay.spec.recipes import find_recipe
 
     recipe, path = find_recipe(name), out or Path(f"{name}.yaml")
-    if path.exists() and not force:
-        raise UsageError(
-            f"{path} exists already", code="exists", try_="choose another name with --out, or replace it with --force"
-        )
+    _refuse_existing(path, force)
     path.write_text(recipe.text, encoding="utf-8")
     say(f"wrote {path}")

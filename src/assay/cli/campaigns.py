@@ -229,7 +229,7 @@ def show_job(job: JobName, json_: JsonOption = False, *, server: ServerOptions) 
     """Show a job: its result, its attempts and everything that happened to it."""
     from assay.analyse.records import MultiRunJobResult
     from assay.documents import from_json
-    from assay.report.detail import render_job
+    from assay.report.terminal import render_job
 
     client = server.connect()
     found = client.get(f"/jobs/{job}")

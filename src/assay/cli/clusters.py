@@ -10,6 +10,8 @@ import typer
 
 from assay.cli.options import JsonOption, SetOption, StoreOption, Verbs
 from assay.cli.output import say, say_json, say_table
+from assay.errors import UsageError
+from assay.units import show_bytes, show_seconds
 
 if TYPE_CHECKING:
     from assay.engines.kubernetes.check import KubernetesCheck
@@ -97,7 +99,6 @@ def check_slurm(
 
 
 def _say_slurm(found: SlurmCheck) -> None:
-    from assay.units import show_bytes, show_seconds
 
     facts = found.facts
     say(f"Slurm {facts.version}, cluster {facts.name or 'without a name'}, reached by {found.reached_by}")
@@ -148,7 +149,6 @@ def check_kubernetes(
     Without a file `--set namespace=bench --set image=assay:1` give the keys of place.kubernetes.
     """
     from assay.engines.kubernetes.check import check as look
-    from assay.errors import UsageError
 
     section = _section(file, settings or [])
     if with_pod and section.image is None:

@@ -1,4 +1,4 @@
-"""`assay infra`: the whole system brought up, looked at and taken down, on this machine or in a cluster."""
+"""`assay infra` and `assay monitoring`: the whole system up and down, and what Prometheus saw of a campaign."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.options import JsonOption, Verbs
-from assay.cli.output import say, say_json, say_table
+from assay.cli.options import JsonOption, StoreOption, Verbs, bare_option, open_store, option_value
+from assay.cli.output import say, say_json, say_table, terminal_width
+from assay.errors import UsageError
+from assay.units import seconds
 
 if TYPE_CHECKING:
     from assay.infra.record import Status
@@ -40,17 +42,12 @@ NameOption = Annotated[str, typer.Option("--name", help="Name of the system; the
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
 
 
-def _option(name: str, text: str) -> typer.models.OptionInfo:
-    info: typer.models.OptionInfo = typer.Option(name, help=text, show_default=False)
-    return info
-
-
 @app.command("create")
 def create(
     provider: ProviderOption = Provider.local,
     name: NameOption = "default",
-    with_: Annotated[With | None, _option("--with", "local: how the parts are run (processes).")] = None,
-    host: Annotated[str | None, _option("--host", "local: address the server listens on (127.0.0.1).")] = None,
+    with_: Annotated[With | None, bare_option("--with", "local: how the parts are run (processes).")] = None,
+    host: Annotated[str | None, bare_option("--host", "local: address the server listens on (127.0.0.1).")] = None,
     port: Annotated[
         int | None,
         typer.Option(
@@ -59,21 +56,21 @@ def create(
     ] = None,
     without: Annotated[
         list[str] | None,
-        _option("--without", "local: leave out postgresql, redis, prometheus or agent; may be repeated."),
+        bare_option("--without", "local: leave out postgresql, redis, prometheus or agent; may be repeated."),
     ] = None,
     allow: Annotated[
-        list[str] | None, _option("--allow", "local: what jobs may do on the agent besides: command.")
+        list[str] | None, bare_option("--allow", "local: what jobs may do on the agent besides: command.")
     ] = None,
     no_fetch: Annotated[
         bool, typer.Option("--no-fetch", help="local: unpack no program that is not on this machine.")
     ] = False,
-    namespace: Annotated[str | None, _option("--namespace", "kubernetes: where it is installed (assay).")] = None,
-    context: Annotated[str | None, _option("--context", "kubernetes: context of the kubeconfig.")] = None,
+    namespace: Annotated[str | None, bare_option("--namespace", "kubernetes: where it is installed (assay).")] = None,
+    context: Annotated[str | None, bare_option("--context", "kubernetes: context of the kubeconfig.")] = None,
     values: Annotated[
-        list[Path] | None, _option("--values", "kubernetes: values of the chart; aws: variables; may be repeated.")
+        list[Path] | None, bare_option("--values", "kubernetes: values of the chart; aws: variables; may be repeated.")
     ] = None,
     settings: Annotated[
-        list[str] | None, _option("--set", "kubernetes, aws: one value, as name=value; may be repeated.")
+        list[str] | None, bare_option("--set", "kubernetes, aws: one value, as name=value; may be repeated.")
     ] = None,
     within: Annotated[str, typer.Option("--within", help="How long it may take to get healthy.")] = "10m",
     yes: YesOption = False,
@@ -83,8 +80,8 @@ def create(
     local: PostgreSQL, Redis, Prometheus, the server and one agent. kubernetes: the Helm chart. aws: Terraform's plan is
     shown first, and applied only with --yes.
     """
-    from assay.infra.providers import InfraOptions
     from assay.infra.providers import create as bring_up
+    from assay.infra.record import InfraOptions
 
     options = InfraOptions(
         name,
@@ -98,7 +95,7 @@ def create(
         context,
         tuple(values or ()),
         tuple(settings or ()),
-        _seconds(within),
+        option_value(seconds, within, "--within", code="within"),
         yes,
     )
     _say(bring_up(provider.value, options, _tell))
@@ -139,7 +136,6 @@ def destroy(
 
 
 def _confirm(what: str, *, yes: bool) -> None:
-    from assay.errors import UsageError
 
     if yes:
         return
@@ -176,11 +172,94 @@ def _say(found: Status) -> None:
         say(f"{'files and logs':<17} {found.folder}")
 
 
-def _seconds(text: str) -> float:
-    from assay.errors import UsageError
-    from assay.units import seconds
+monitoring_app = Verbs(help="Show what Prometheus saw of a campaign; write files for Grafana.")
 
+
+@monitoring_app.command("show")
+def show(
+    campaign: Annotated[str, typer.Argument(help="Id, its beginning, `latest` or `latest~1`.")] = "latest",
+    job: Annotated[int | None, typer.Option("--job", help="Only this job, counted from 0.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    store: StoreOption = None,
+) -> None:
+    """Show what was scraped of nodes and services while each job ran."""
+    from assay.report.machine import monitored_of, monitoring_sheet
+    from assay.report.result import read_campaign
+    from assay.report.sheet import sheet_lines
+    from assay.report.wording import job_labels
+
+    with open_store(store) as opened:
+        record = read_campaign(opened, opened.find(campaign))
+    jobs = [one for one in record.jobs if job is None or one.index == job]
+    if not jobs:
+        raise UsageError(
+            f"campaign {record.campaign} has no job {job}",
+            code="unknown-job",
+            try_=f"it has the jobs 0 to {len(record.jobs) - 1}",
+        )
+    if json_:
+        import json
+
+        told = {one.job: {str(run): dict(facts) for run, facts in monitored_of(one).items()} for one in jobs}
+        say(json.dumps(told, indent=2))
+        return
+    labels = job_labels(record)
+    for place, one in enumerate(jobs):
+        sheet = monitoring_sheet(one)
+        lines = sheet_lines(sheet, terminal_width()) if sheet else ["was not monitored: `monitoring: true` in the file"]
+        say("\n".join([*([""] if place else []), f"{labels[one.job]} ({one.job})", *(f"  {line}" for line in lines)]))
+
+
+@monitoring_app.command("files")
+def files(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the files are written.")],
+    url: Annotated[str, typer.Option("--url", help="Where Prometheus answers.")] = "http://localhost:9090",
+    discovery: Annotated[
+        Path | None,
+        typer.Option("--discovery", help="Folder of a campaign's target files: also configure a Prometheus for it."),
+    ] = None,
+) -> None:
+    """Write dashboards and provisioning files for Grafana."""
+    from assay.monitoring.grafana import grafana_files
+    from assay.store.samples import write_whole
+
+    for name, content in grafana_files(folder, url, str(discovery.absolute()) if discovery else None).items():
+        write_whole(folder / name, content.encode())
+        (folder / name).chmod(0o644)  # Grafana runs as a user of its own
+        say(str(folder / name))
+
+
+@monitoring_app.command("tunnel")
+def tunnel(
+    login: Annotated[str, typer.Argument(metavar="LOGIN", help="Login node as ssh knows it, such as me@login.site.")],
+    node: Annotated[str, typer.Argument(metavar="NODE", help="Compute node, or the campaign's shared folder.")],
+    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Port of Prometheus on the node.")] = 9090,
+    local: Annotated[int, typer.Option("--local", min=1, max=65535, help="Port on your own machine.")] = 9090,
+    listen: Annotated[str, typer.Option("--listen", help="Address on which it answers there.")] = "127.0.0.1",
+) -> None:
+    """Print the ssh command that brings Prometheus to your machine; it is never run."""
+    from assay.monitoring.prometheus import Tunnel
+
+    if Path(node).is_dir():
+        node, port, listen = _published(Path(node))
+    say(Tunnel(login, node, port, local, listen).text())
+
+
+def _published(folder: Path) -> tuple[str, int, str]:
+    """Where the monitor of a campaign said that it is."""
+    import json
+
+    from assay.engines.slurm.folder import SharedFolder
+    from assay.engines.slurm.node.monitor import GROUP, NAME
+
+    path = SharedFolder(folder).service(GROUP, NAME)
     try:
-        return seconds(text)
-    except ValueError as problem:
-        raise UsageError(str(problem), code="within", at="--within") from None
+        told = json.loads(path.read_bytes())
+        return str(told["node"]), int(told["port"]), str(told["listen"])
+    except (OSError, ValueError, KeyError) as problem:
+        raise UsageError(
+            "the monitor of this campaign has not said where it is",
+            code="no-monitor",
+            at=str(path),
+            try_="wait until its batch job runs, or give the node and --port",
+        ) from problem

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from assay.plan.job import Job
     from assay.store.store import Store
 
+
 _JOB = re.compile(r"^(?P<campaign>.+)-job-(?P<index>\d+)$")
 
 

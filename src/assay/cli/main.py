@@ -17,26 +17,18 @@ import typer
 from assay.cli import (
     ab,
     agent,
-    agents,
     alerts,
     benchmark_file,
     bisect,
     campaigns,
     clusters,
     compare,
-    database,
     device,
-    doctor,
-    gate,
     info,
     infra,
     logs,
-    monitoring,
-    noise,
     objects,
     plan,
-    prepare,
-    report,
     results,
     run,
     schedule,
@@ -68,22 +60,22 @@ app.command("plan")(plan.plan)
 app.command("validate")(benchmark_file.validate)
 app.command("init")(benchmark_file.init)
 app.command("import")(benchmark_file.import_)
-app.command("prepare")(prepare.prepare)
+app.command("prepare")(plan.prepare)
 app.add_typer(benchmark_file.recipes_app, name="recipes")
 app.command("schema")(benchmark_file.schema)
 app.command("models")(benchmark_file.models)
 app.command("info")(info.info)
-app.command("doctor")(doctor.doctor)
+app.command("doctor")(device.doctor)
 app.add_typer(device.app, name="device")
 app.add_typer(results.app, name="results")
 app.command("compare")(compare.compare)
-app.command("gate")(gate.gate)
+app.command("gate")(compare.gate)
 app.add_typer(series.app, name="series")
 app.command("explain")(series.explain)
 app.command("ab")(ab.ab)
 app.command("bisect")(bisect.bisect)
-app.command("noise")(noise.noise)
-app.command("report")(report.report)
+app.command("noise")(bisect.noise)
+app.command("report")(results.report)
 app.command("merge")(results.merge)
 app.command("score")(results.score)
 app.add_typer(campaigns.campaigns_app, name="campaigns")
@@ -93,15 +85,15 @@ app.add_typer(campaigns.jobs_app, name="jobs")
 app.command("logs")(logs.logs)
 app.add_typer(clusters.slurm_app, name="clusters")
 app.add_typer(clusters.kubernetes_app, name="kubernetes")
-app.add_typer(agents.app, name="agents")
+app.add_typer(schedule.agents_app, name="agents")
 app.add_typer(agent.app, name="agent")
 app.command("serve")(serve.serve)
 app.add_typer(infra.app, name="infra")
 app.add_typer(sim.app, name="sim")
 app.command("demo-data")(sim.demo_data)
-app.add_typer(database.tokens_app, name="tokens")
-app.add_typer(monitoring.app, name="monitoring")
-app.add_typer(database.db_app, name="db")
+app.add_typer(serve.tokens_app, name="tokens")
+app.add_typer(infra.monitoring_app, name="monitoring")
+app.add_typer(serve.db_app, name="db")
 app.add_typer(objects.app, name="objects")
 app.command("exec")(run.exec_)
 
@@ -139,7 +131,6 @@ def root(
 
 
 def main() -> NoReturn:
-    """Run the command line."""
     if _COMPLETE in os.environ:  # a shell asks what could follow
         from typer.completion import completion_init  # type: ignore[attr-defined]
 
@@ -179,7 +170,6 @@ class CtrlC:
         self._heeded_s = float("-inf")
 
     def __call__(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002  (signal's signature)
-        """Take one press."""
         now_s = self._now_s()
         if now_s - self._heeded_s >= _SAME_PRESS_S:
             self._heeded_s = now_s

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay.cli.options import JsonOption, StoreOption, Verbs, open_store
+from assay.cli.options import JsonOption, StoreOption, Verbs, open_store, option_value
 from assay.cli.output import say, say_json
+from assay.errors import AssayError, StoreError, UsageError
+from assay.units import show_bytes, size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from assay.store.objects.backing import Backing
     from assay.store.store import Store
+
 
 app = Verbs(help="Keep samples and files in an S3-compatible object store.")
 
@@ -39,7 +42,9 @@ def use(
     from assay.store.objects.transfer import tried
     from assay.store.store import Store
 
-    folder, place, room = store_folder(store), parse_place(url), _size(cache)
+    folder, place, room = store_folder(store), parse_place(url), None
+    if cache:
+        room = option_value(size_bytes, cache, "--cache", code="size")
     known = remembered(folder)
     moved = known is not None and known.place != place and known.place.is_same_content(place)
     if not moved:
@@ -60,8 +65,7 @@ def use(
 @app.command("status")
 def status(store: StoreOption = None, json_: JsonOption = False) -> None:
     """Say which object store it is, whether it answers, and what waits for it; exit code 1 if it does not answer."""
-    from assay.errors import AssayError
-    from assay.store.objects.inventory import only_there
+    from assay.store.objects.transfer import only_there
 
     with _opened(store) as (kept, backing):
         found: dict[str, Any] = {
@@ -92,9 +96,6 @@ def status(store: StoreOption = None, json_: JsonOption = False) -> None:
 @app.command("send")
 def send(store: StoreOption = None) -> None:
     """Send what waits, and delete what has to go; exit code 3 if something still waits."""
-    from assay.errors import StoreError
-    from assay.units import show_bytes
-
     with _opened(store) as (kept, backing):
         backing.wake()
         done = kept.work_off()
@@ -123,7 +124,7 @@ def verify(
     """Hold the object store against the records; exit code 1 if files are missing or damaged."""
     from dataclasses import asdict
 
-    from assay.store.objects.inventory import verify as held_against
+    from assay.store.objects.transfer import verify as held_against
 
     with _opened(store) as (kept, backing):
         found = held_against(kept.engine, backing, kept.shelves, content=content)
@@ -145,7 +146,7 @@ def verify(
 @app.command("fetch")
 def fetch(store: StoreOption = None) -> None:
     """Bring every file that records name into the folder; exit code 1 if some are nowhere or damaged."""
-    from assay.store.objects.inventory import fetch_all
+    from assay.store.objects.transfer import fetch_all
 
     with _opened(store) as (kept, _):
         found = fetch_all(kept.engine, kept.shelves, lambda _: None)
@@ -161,9 +162,8 @@ def forget(store: StoreOption = None) -> None:
     """Have the folder alone again; refused while files are in the object store alone. Nothing is deleted there."""
     import shutil
 
-    from assay.errors import UsageError
     from assay.store.objects import backing as behind
-    from assay.store.objects.inventory import only_there
+    from assay.store.objects.transfer import only_there
 
     with _opened(store) as (kept, backing):
         left, folder = only_there(kept.engine, kept.shelves), kept.folder
@@ -181,8 +181,6 @@ def forget(store: StoreOption = None) -> None:
 @contextmanager
 def _opened(folder: Path | None) -> Iterator[tuple[Store, Backing]]:
     """The store, which must have an object store behind it."""
-    from assay.errors import UsageError
-
     with open_store(folder) as store:
         if store.backing is None:
             raise UsageError(
@@ -192,16 +190,6 @@ def _opened(folder: Path | None) -> Iterator[tuple[Store, Backing]]:
                 try_="assay objects use s3://bucket/prefix",
             )
         yield store, store.backing
-
-
-def _size(text: str) -> int | None:
-    from assay.errors import UsageError
-    from assay.units import size_bytes
-
-    try:
-        return size_bytes(text) if text else None
-    except ValueError as problem:
-        raise UsageError(str(problem), code="size", at="--cache") from None
 
 
 def _files(count: int) -> str:

@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
+from assay.errors import UsageError
+
 if TYPE_CHECKING:
     from assay.api.source import Source
     from assay.place.fleet.client import FleetClient
     from assay.store.store import Store
 
+Value = TypeVar("Value")
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 
 
@@ -29,6 +32,13 @@ class Format(StrEnum):
     json = "json"
     csv = "csv"
     md = "md"
+
+
+class TextFormat(StrEnum):
+    """How what has no other form is printed."""
+
+    text = "text"
+    json = "json"
 
 
 class FailOn(StrEnum):
@@ -70,6 +80,46 @@ SetOption = Annotated[
 ]
 
 
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+TextFormatOption = Annotated[TextFormat, typer.Option("--format", "-f", help="How to print it.")]
+
+
+def bare_option(name: str, text: str) -> typer.models.OptionInfo:
+    """An option whose help tells its default itself."""
+    info: typer.models.OptionInfo = typer.Option(name, help=text, show_default=False)
+    return info
+
+
+def option_value(read: Callable[[str], Value], text: str, option: str, *, code: str, name_it: bool = False) -> Value:
+    """What an option says, as `read` understands it; `name_it` has the message begin with the option.
+
+    Raises:
+        UsageError: if it cannot be read.
+    """
+    try:
+        return read(text)
+    except ValueError as problem:
+        message = f"{option}: {problem}" if name_it else str(problem)
+        raise UsageError(message, code=code, at=option) from None
+
+
+def span_s(text: str, option: str, most_s: float, *, code: str, try_: str) -> float:
+    """A span of time in seconds, longer than none.
+
+    Raises:
+        UsageError: if it is none, or as long as `most_s`.
+    """
+    from assay.units import seconds
+
+    try:
+        found = seconds(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < most_s:
+        raise UsageError(f"{text!r} is no span of time", code=code, at=option, try_=try_)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
     """A server, and how to be let in."""
@@ -85,7 +135,6 @@ class ServerOptions:
             UsageError: if none is named, or the token file cannot be read.
             NotAssayError: if what answers there is no assay server.
         """
-        from assay.errors import UsageError
         from assay.place.fleet.client import FleetClient, read_token
 
         if not self.url:

@@ -8,31 +8,30 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from assay.cli.options import FailOn, Format
+from assay.errors import UsageError
 
 if TYPE_CHECKING:
     from assay.analyse.records import CampaignRecord
 
 
 def say(text: str) -> None:
-    """Print to standard output."""
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
 
 
 def say_json(answer: object) -> None:
-    """Print an answer as JSON."""
     say(json.dumps(answer, indent=2, ensure_ascii=False))
 
 
 def say_table(names: Sequence[str], rows: Iterable[Sequence[str]], empty: str, flexible: str = "") -> None:
     """Print rows under their names, or a sentence when there are none."""
-    from assay.report.sheet import GridColumn, lay_out
+    from assay.report.sheet import text_table
 
     found = list(rows)
     if not found:
         say(empty)
         return
-    columns = [GridColumn(name, flexible=name == flexible) for name in names]
-    say("\n".join(lay_out(columns, found, terminal_width())))
+    places = [place for place, name in enumerate(names) if name == flexible]
+    say("\n".join(text_table(names, found, terminal_width(), flexible=places)))
 
 
 def terminal_width() -> int:
@@ -62,8 +61,6 @@ def labels_of(pairs: Sequence[str]) -> dict[str, str]:
     Raises:
         UsageError: for one without `=`.
     """
-    from assay.errors import UsageError
-
     found: dict[str, str] = {}
     for pair in pairs:
         name, sign, value = pair.partition("=")
@@ -79,7 +76,6 @@ def in_words(labels: Mapping[str, Any]) -> str:
 
 
 def rendered(record: CampaignRecord, form: Format) -> str:
-    """A campaign in the asked format."""
     if form is Format.json:
         from assay.report.export import result_json
 

@@ -1,18 +1,33 @@
-"""`assay plan`: what would run, before anything does."""
+"""`assay plan` and `assay prepare`: what would run, and what it needs fetched ahead."""
 
 from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
 
-from assay.cli.options import BenchmarkFile, Format, FormatOption, SetOption, StoreOption, open_store
+import typer
+
+from assay.cli.options import (
+    BenchmarkFile,
+    Format,
+    FormatOption,
+    SetOption,
+    StoreOption,
+    TextFormat,
+    TextFormatOption,
+    open_store,
+)
 from assay.cli.output import say
+from assay.units import show_bytes, show_seconds
 
 if TYPE_CHECKING:
-    from assay.plan.estimate import Estimate
+    from collections.abc import Sequence
+
     from assay.plan.job import Job
-    from assay.plan.plan import Plan
+    from assay.plan.plan import Estimate, Plan
+    from assay.run.fetch.ahead import PreparedItem
 
 
 def plan(
@@ -20,7 +35,7 @@ def plan(
 ) -> None:
     """Show the jobs of a benchmark, what they need and how long they will take."""
     from assay.place.needs import missing
-    from assay.plan.estimate import estimate
+    from assay.plan.plan import estimate
     from assay.run.capabilities import local_profile
     from assay.run.inputs import plan_of, refuse_inputs
     from assay.spec.load import read_with
@@ -45,18 +60,10 @@ def plan(
 
 def _text(made: Plan, rows: list[tuple[Job, tuple[str, ...], Estimate]]) -> str:
     from assay.place.needs import needs_in_words
-    from assay.report.sheet import GridColumn, lay_out
+    from assay.report.sheet import text_table
     from assay.report.wording import job_label
-    from assay.units import show_seconds
 
-    columns = (
-        GridColumn("job"),
-        GridColumn("digest"),
-        GridColumn("point", flexible=True),
-        GridColumn("runs", right=True),
-        GridColumn("time", right=True),
-        GridColumn("needs", flexible=True),
-    )
+    head = ("job", "digest", "point", "runs", "time", "needs")
     table = [
         (
             str(job.index),
@@ -68,7 +75,7 @@ def _text(made: Plan, rows: list[tuple[Job, tuple[str, ...], Estimate]]) -> str:
         )
         for job, _, time in rows
     ]
-    lines = lay_out(columns, table, 100)
+    lines = text_table(head, table, 100, right=(3, 4), flexible=(2, 5))
     lines += [f"job {job.index} cannot run here: {'; '.join(lacking)}" for job, lacking, _ in rows if lacking]
     expected = _in_all([time for _, _, time in rows])
     limit = show_seconds(sum(time.at_most_s for _, _, time in rows))
@@ -92,7 +99,6 @@ def _trace_s(job: Job) -> float | None:
 
 
 def _span(least_s: float | None, most_s: float) -> str:
-    from assay.units import show_seconds
 
     if least_s is None:
         return show_seconds(most_s)
@@ -125,3 +131,74 @@ def _json(made: Plan, rows: list[tuple[Job, tuple[str, ...], Estimate]]) -> str:
         for job, lacking, time in rows
     ]
     return json.dumps({"benchmark": made.benchmark, "digest": made.digest, "jobs": jobs}, indent=2)
+
+
+class RuntimeName(StrEnum):
+    """What runs container images."""
+
+    auto = "auto"
+    apptainer = "apptainer"
+    podman = "podman"
+    charliecloud = "charliecloud"
+    docker = "docker"
+
+
+def prepare(
+    file: BenchmarkFile,
+    check: Annotated[bool, typer.Option("--check", help="Fetch nothing; tell what is missing.")] = False,
+    runtime: Annotated[
+        RuntimeName, typer.Option("--runtime", help="What runs the images of services that do not say it.")
+    ] = RuntimeName.auto,
+    settings: SetOption = None,
+    form: TextFormatOption = TextFormat.text,
+) -> None:
+    """Fetch the images, models and data of a benchmark ahead, with checksums; exit code 1 when --check misses some."""
+    from assay.run.fetch.ahead import prepare as prepare_all
+    from assay.spec.load import read_with
+
+    items = prepare_all(read_with(file, settings or ()), check=check, runtime=runtime.value, tell=_tell)
+    say(_prepared_json(items) if form is TextFormat.json else _prepared_text(items))
+    if any(item.state == "failed" for item in items):
+        raise typer.Exit(3)
+    raise typer.Exit(1 if any(item.state == "missing" for item in items) else 0)
+
+
+def _tell(note: str) -> None:
+    sys.stderr.write(f"{note}\n")
+
+
+def _prepared_json(items: Sequence[PreparedItem]) -> str:
+    import json
+    from dataclasses import asdict
+
+    return json.dumps([asdict(item) for item in items], indent=2, ensure_ascii=False)
+
+
+def _prepared_text(items: Sequence[PreparedItem]) -> str:
+    from assay.report.sheet import GridColumn, lay_out
+
+    if not items:
+        return "nothing to prepare: this benchmark needs no image, no model and no file"
+    columns = (
+        GridColumn("what"),
+        GridColumn("state"),
+        GridColumn("size", right=True),
+        GridColumn("sha256"),
+        GridColumn("name", flexible=True, shortest=24),
+    )
+    rows = [
+        (
+            item.kind,
+            item.state,
+            "" if item.size_bytes is None else show_bytes(item.size_bytes),
+            item.sha256[:12],
+            item.name,
+        )
+        for item in items
+    ]
+    lines = lay_out(columns, rows, 120)
+    for item in items:
+        lines += [f"{item.name}: {item.note}"] if item.state in ("failed", "missing") and item.note else []
+        lines += [f"{item.name}: {item.path}"] if item.state == "fetched" else []
+    wanting = sum(item.state in ("missing", "failed") for item in items)
+    return "\n".join([*lines, "", f"{wanting} of {len(items)} missing" if wanting else f"all {len(items)} are here"])

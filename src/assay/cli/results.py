@@ -1,30 +1,26 @@
-"""`assay results`, `assay score` and `assay merge`: what was measured, in the store here or on a server."""
+"""`assay results`, `score`, `merge` and `report`: what was measured, in the store here or on a server."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.options import (
-    FailOn,
-    Format,
-    FormatOption,
-    ServerOptions,
-    SourceOptions,
-    StoreOption,
-    Verbs,
-    open_store,
-)
+from assay.cli.options import FailOn, Format, FormatOption, ServerOptions, SourceOptions, StoreOption, Verbs, open_store
 from assay.cli.output import exit_code, rendered, say, terminal_width, use_colour
 from assay.cli.run import write_reports
+from assay.errors import UsageError
+from assay.units import seconds
 
 if TYPE_CHECKING:
     from assay.analyse.records import MultiRunJobResult
+    from assay.api.source import Source
+
 
 app = Verbs(help="List, show, export and remove results.")
 
@@ -47,19 +43,13 @@ def list_(
     if not campaigns:
         say(f"no results yet in {source.name}\nnext    assay init; assay run bench.yaml")
         return
-    from assay.report.sheet import GridColumn, lay_out
+    from assay.report.sheet import text_table
 
-    columns = (
-        GridColumn("campaign"),
-        GridColumn("created"),
-        GridColumn("state"),
-        GridColumn("jobs", right=True),
-        GridColumn("benchmark", flexible=True),
-    )
+    head = ("campaign", "created", "state", "jobs", "benchmark")
     rows = [
         (one.id, one.created_at[:19], one.state, f"{one.jobs_ended}/{one.jobs}", one.benchmark) for one in campaigns
     ]
-    say("\n".join(lay_out(columns, rows, terminal_width())))
+    say("\n".join(text_table(head, rows, terminal_width(), right=(3,), flexible=(4,))))
 
 
 @app.command("show")
@@ -71,9 +61,7 @@ def show(
     options: SourceOptions,
 ) -> None:
     """Show the results of a campaign, or one of its jobs in full."""
-    from assay.errors import UsageError
-    from assay.report.detail import render_job
-    from assay.report.summary import render_scores, score_lines
+    from assay.report.terminal import render_job, render_scores, score_lines
 
     with options.open() as source:
         record = source.record(source.find(campaign))
@@ -168,13 +156,12 @@ def score(
     if form is ScoreFormat.json:
         say(scores_json(results, scores))
         return
-    from assay.report.summary import render_scores
+    from assay.report.terminal import render_scores
 
     say(render_scores(results, scores, terminal_width()) if scores else "no scores")
 
 
 def _chosen(jobs: tuple[MultiRunJobResult, ...], job: str) -> list[MultiRunJobResult]:
-    from assay.errors import UsageError
 
     found = [one for one in jobs if not job or one.job == job]
     if not found:
@@ -187,7 +174,6 @@ def _chosen(jobs: tuple[MultiRunJobResult, ...], job: str) -> list[MultiRunJobRe
 def _with_answers(results: list[MultiRunJobResult]) -> list[MultiRunJobResult]:
     """Those that can be judged; where none can, the error says why."""
     from assay.api.rescore import has_outputs
-    from assay.errors import UsageError
 
     able = [one for one in results if has_outputs(one)]
     if not able:
@@ -212,7 +198,6 @@ def merge(
 ) -> None:
     """Put the samples of machines that shared a load (load.hosts) together, one result per point."""
     from assay.engines.shared_load import merge as merge_parts
-    from assay.errors import UsageError
     from assay.report.result import CampaignResult
 
     with (replace(options, server=ServerOptions()) if local else options).open() as source:
@@ -230,3 +215,116 @@ def merge(
         if form is Format.text:
             say(f"{path.suffix[1:]:<6}  {path}")
     raise typer.Exit(exit_code(found.alone, fail_on))
+
+
+class ReportFormat(StrEnum):
+    """Formats of a report file."""
+
+    html = "html"
+    md = "md"
+    csv = "csv"
+    json = "json"
+
+
+def report(
+    campaign: Annotated[str | None, typer.Argument(help="Id, its beginning, `latest` or `latest~1`. [latest]")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write; `-` prints it.")] = None,
+    form: Annotated[ReportFormat, typer.Option("--format", "-f", help="Format of the report.")] = ReportFormat.html,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="TIME", help="A digest of all series instead: since `7d`, `24h` or a date."),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="DATE", help="End of the digest; now when left out.")
+    ] = None,
+    *,
+    options: SourceOptions,
+) -> None:
+    """Write a campaign's report, or with --since a digest of what moved: one self-contained HTML file by default."""
+    if since is None:
+        if until is not None:
+            raise UsageError("--until ends a digest, which --since begins", code="since", try_="give --since too")
+        with options.open() as source:
+            name, text = _campaign(source, campaign or "latest", form)
+    elif campaign is not None:
+        raise UsageError(
+            f"--since tells of all series, not of the campaign {campaign}", code="since", try_="leave out one of them"
+        )
+    elif form is ReportFormat.csv:
+        raise UsageError("a digest has no CSV form", code="format", try_="use html, md or json")
+    else:
+        begin, end = window(since, until, datetime.now(UTC))
+        with options.open() as source:
+            text = _digest(source, begin, end, form)
+        name = f"digest-{datetime.fromtimestamp(end, UTC):%Y-%m-%d}"
+    if out == Path("-"):
+        say(text)
+        return
+    from assay.store.samples import write_whole
+
+    path = out or Path(f"{name}.{form.value}")
+    write_whole(path, text.encode())
+    say(str(path.absolute()))
+
+
+def _campaign(source: Source, reference: str, form: ReportFormat) -> tuple[str, str]:
+    record = source.record(source.find(reference))
+    if form is not ReportFormat.html:
+        return record.campaign, rendered(record, Format(form.value))
+    from assay.report.html import render_html
+
+    return record.campaign, render_html(record, source.samples, source.file)
+
+
+def _digest(source: Source, begin: float, end: float, form: ReportFormat) -> str:
+    from assay.alert.digest import build, digest_markdown
+    from assay.alert.digest.material import read
+    from assay.documents import to_json
+    from assay.version import __version__
+
+    found = read(source, begin, end)
+    digest = build(found.material, begin, end, __version__)
+    if form is ReportFormat.json:
+        return to_json(digest, indent=2) + "\n"
+    if form is ReportFormat.md:
+        return digest_markdown(digest)
+    from assay.alert.digest.html import digest_html
+
+    return digest_html(digest, found.spots, found.past)
+
+
+def window(since: str, until: str | None, now: datetime) -> tuple[float, float]:
+    """The time that a digest speaks of, in seconds since 1970.
+
+    Args:
+        since: A duration such as `7d`, or a date.
+        until: A date, or the present.
+        now: The present.
+
+    Raises:
+        UsageError: if one of them cannot be read, or the end does not lie after the begin.
+    """
+    end = now.timestamp() if until is None else _moment(until, "--until")
+    try:
+        begin = end - seconds(since)
+    except ValueError:
+        begin = _moment(since, "--since")
+    if begin >= end:
+        raise UsageError(
+            f"--since {since} does not lie before the end of the digest",
+            code="since",
+            try_="give a duration such as 7d, or an earlier date",
+        )
+    return begin, end
+
+
+def _moment(text: str, option: str) -> float:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"{option} is {text!r}, which is neither a duration nor a date",
+            code="since",
+            try_="write for example 7d, 24h, 2026-01-31 or 2026-01-31T06:00",
+        ) from None
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()

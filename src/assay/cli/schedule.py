@@ -1,17 +1,20 @@
-"""`assay schedule`: benchmarks that a server runs by itself."""
+"""`assay schedule` and `assay agents`: benchmarks that a server runs by itself, and the devices of its fleet."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
 import typer
 
 from assay.cli.options import BenchmarkFile, JsonOption, ServerOptions, SetOption, Verbs
-from assay.cli.output import say, say_json, say_table
+from assay.cli.output import in_words, labels_of, say, say_json, say_table
 from assay.clock import wall_time
+from assay.errors import SpecError
+from assay.units import show_seconds
 
 if TYPE_CHECKING:
     from assay.spec.load import Loaded
@@ -180,8 +183,6 @@ def _scheduled(loaded: Loaded) -> Schedule:
     Raises:
         SpecError: if it has none.
     """
-    from assay.errors import SpecError
-
     if loaded.benchmark.schedule is None:
         raise SpecError(
             "the benchmark has no schedule",
@@ -197,7 +198,6 @@ def _path(schedule: str) -> str:
 
 
 def _described(view: Mapping[str, Any]) -> Iterable[str]:
-    """A schedule in a few lines."""
     section = view["schedule"]
     yield f"schedule  {view['id']}  {view['name']}"
     yield f"state     {view['state']}"
@@ -205,15 +205,13 @@ def _described(view: Mapping[str, Any]) -> Iterable[str]:
     yield f"missed    {section['missed']}"
     yield f"overlap   {section['overlap']}"
     if section["jitter"]:
-        from assay.units import show_seconds
-
         yield f"jitter    up to {show_seconds(section['jitter'])}"
     yield from (f"next      {line}" for line in _times(view["next"]))
 
 
 def _history(firings: Iterable[Mapping[str, Any]]) -> list[str]:
     """What became of due times, a line each; reasons are never cut."""
-    from assay.report.sheet import GridColumn, lay_out
+    from assay.report.sheet import text_table
 
     rows = [
         (wall_time(one["local"]), one["outcome"], one["campaign"] or "", one["campaign_state"] or "", one["reason"])
@@ -221,7 +219,7 @@ def _history(firings: Iterable[Mapping[str, Any]]) -> list[str]:
     ]
     if not rows:
         return ["it has not fired yet"]
-    return lay_out([GridColumn(name) for name in ("due", "outcome", "campaign", "state", "reason")], rows, sys.maxsize)
+    return text_table(("due", "outcome", "campaign", "state", "reason"), rows, sys.maxsize)
 
 
 def _next(view: Mapping[str, Any]) -> str:
@@ -242,3 +240,110 @@ def _start(time: Mapping[str, Any]) -> str:
     due = datetime.fromisoformat(time["local"])
     starts = datetime.fromtimestamp(time["starts"], due.tzinfo)
     return starts.strftime("  starts %H:%M:%S" if starts.date() == due.date() else "  starts %a %Y-%m-%d %H:%M:%S")
+
+
+agents_app = Verbs(help="List, add, label, drain and remove the agents of a server.")
+
+Agent = Annotated[str, typer.Argument(metavar="AGENT", help="Id or name of the agent.")]
+
+
+@agents_app.command("list")
+def agent_list(json_: JsonOption = False, *, server: ServerOptions) -> None:
+    """List agents with their state and what they hold."""
+    found = list(server.connect().pages("/agents"))
+    if json_:
+        say_json(found)
+        return
+    rows = [
+        (
+            one["name"],
+            one["id"],
+            "draining" if one["draining"] else one["state"],
+            f"{one['seconds_since_heartbeat']:.0f} s ago",
+            " ".join(one["jobs"]),
+            in_words(one["labels"]),
+        )
+        for one in found
+    ]
+    say_table(
+        ("name", "id", "state", "heard", "jobs", "labels"),
+        rows,
+        "no agents yet; on a device: assay agent start --host URL",
+        flexible="labels",
+    )
+
+
+@agents_app.command("show")
+def agent_show(agent: Agent, *, server: ServerOptions) -> None:
+    """Show everything that is known of an agent, as JSON."""
+    say_json(server.connect().get(f"/agents/{agent}"))
+
+
+@agents_app.command("add")
+def agent_add(
+    device: Annotated[
+        str, typer.Argument(metavar="URL", help="Where `assay agent serve` listens, such as http://device:8081.")
+    ],
+    agent_token_env: Annotated[
+        str, typer.Option("--agent-token-env", help="Environment variable with the token that the device asks for.")
+    ] = "",
+    agent_token_file: Annotated[
+        Path | None, typer.Option("--agent-token-file", help="File with that token, as the device keeps it.")
+    ] = None,
+    reach: Annotated[
+        str, typer.Option("--reach", metavar="URL", help="Where the device finds the server, if not as --server says.")
+    ] = "",
+    *,
+    server: ServerOptions,
+) -> None:
+    """Have the server enrol a device that listens at a URL."""
+    import os
+
+    from assay.place.fleet.client import read_token
+
+    secret = os.environ.get(agent_token_env, "") if agent_token_env else ""
+    secret = secret or (read_token(agent_token_file) if agent_token_file else "") or ""
+    asked = {"url": device, "token": secret, "server": reach or (server.url or "").rstrip("/")}
+    answer = server.connect().post("/agents/add", {**asked})
+    say(f"{answer['agent']} {answer['action']}")
+
+
+@agents_app.command("label")
+def agent_label(
+    agent: Agent,
+    labels: Annotated[list[str], typer.Argument(metavar="NAME=VALUE...", help="Labels; an empty value removes one.")],
+    *,
+    server: ServerOptions,
+) -> None:
+    """Give an agent labels, beside those that it brings itself."""
+    from assay.report.sheet import plain
+
+    changed = server.connect().patch(f"/agents/{agent}", {"labels": {**labels_of(labels)}})
+    say(plain(f"{changed['name']}: {in_words(changed['labels'])}"))
+
+
+@agents_app.command("drain")
+def agent_drain(agent: Agent, *, server: ServerOptions) -> None:
+    """Let an agent finish what it holds and give it nothing new."""
+    server.connect().patch(f"/agents/{agent}", {"draining": True})
+    say(f"{agent} takes no further jobs")
+
+
+@agents_app.command("resume")
+def agent_resume(agent: Agent, *, server: ServerOptions) -> None:
+    """Let a draining agent take jobs again."""
+    server.connect().patch(f"/agents/{agent}", {"draining": False})
+    say(f"{agent} takes jobs again")
+
+
+@agents_app.command("reset")
+def agent_reset(agent: Agent, *, server: ServerOptions) -> None:
+    """Declare a faulty agent sound again."""
+    say(f"{agent} is {server.connect().post(f'/agents/{agent}/reset')['state']}")
+
+
+@agents_app.command("rm")
+def agent_rm(agent: Agent, *, server: ServerOptions) -> None:
+    """Remove an agent; what it holds is offered to others."""
+    server.connect().delete(f"/agents/{agent}")
+    say(f"removed {agent}")

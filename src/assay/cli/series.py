@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay.cli.options import SourceOptions, StoreOption, Verbs, open_store
+from assay.cli.options import SourceOptions, StoreOption, TextFormat, TextFormatOption, Verbs, open_store
 from assay.cli.output import say, say_json, terminal_width
 
 if TYPE_CHECKING:
@@ -21,13 +21,6 @@ if TYPE_CHECKING:
 app = Verbs(help="Follow metrics over time: their points, and what changed.")
 
 
-class SeriesFormat(StrEnum):
-    """How series are printed."""
-
-    text = "text"
-    json = "json"
-
-
 class FindingChoice(StrEnum):
     """What became of a finding."""
 
@@ -36,7 +29,6 @@ class FindingChoice(StrEnum):
     gone = "gone"
 
 
-FormOption = Annotated[SeriesFormat, typer.Option("--format", "-f", help="How to print it.")]
 Series = Annotated[str, typer.Argument(metavar="SERIES", help="Id of the series, or its beginning.")]
 Finding = Annotated[str, typer.Argument(metavar="FINDING", help="Id of the finding, or its beginning.")]
 File = Annotated[Path, typer.Argument(metavar="FILE", help="CSV or JSON lines with series, time and value.")]
@@ -48,7 +40,7 @@ def list_(
     metric: Annotated[str, typer.Option("--metric", help="Only series of this metric.")] = "",
     text: Annotated[str, typer.Option("--text", help="Part of a name, a point or a label.")] = "",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many.")] = 100,
-    form: FormOption = SeriesFormat.text,
+    form: TextFormatOption = TextFormat.text,
     *,
     options: SourceOptions,
 ) -> None:
@@ -57,7 +49,7 @@ def list_(
 
     with options.open() as source:
         series = tuple(source.series(SeriesFilter(benchmark, metric, text), limit))
-    if form is SeriesFormat.json:
+    if form is TextFormat.json:
         say_json(_plain(series))
         return
     from assay.report.series import render_series_list
@@ -67,12 +59,12 @@ def list_(
 
 
 @app.command("show")
-def show(series: Series, form: FormOption = SeriesFormat.text, *, options: SourceOptions) -> None:
+def show(series: Series, form: TextFormatOption = TextFormat.text, *, options: SourceOptions) -> None:
     """Show a series: its newest points, how it looks, and what changed in it."""
     with options.open() as source:
         record = source.series_record(series)
         points, findings = source.points(record.id), tuple(source.findings(series=record.id))
-    if form is SeriesFormat.json:
+    if form is TextFormat.json:
         say_json({"series": _plain(record), "points": _plain(tuple(points)), "findings": _plain(findings)})
         return
     from assay.report.series import render_series
@@ -81,7 +73,7 @@ def show(series: Series, form: FormOption = SeriesFormat.text, *, options: Sourc
 
 
 @app.command("import")
-def import_(file: File, form: FormOption = SeriesFormat.text, *, options: SourceOptions) -> None:
+def import_(file: File, form: TextFormatOption = TextFormat.text, *, options: SourceOptions) -> None:
     """Take points from a file, as often as you like: those that are there already stay as they are."""
     from assay.analyse.text import count
     from assay.store.series_file import read_series_file
@@ -89,7 +81,7 @@ def import_(file: File, form: FormOption = SeriesFormat.text, *, options: Source
     read = read_series_file(file)
     with options.open() as source:
         imported = source.import_points(read.series())
-    if form is SeriesFormat.json:
+    if form is TextFormat.json:
         say_json({**asdict(imported), "problems": _problems(read)})
     else:
         series = f"{len(imported.series):,} series"
@@ -101,7 +93,7 @@ def import_(file: File, form: FormOption = SeriesFormat.text, *, options: Source
 @app.command("check")
 def check(
     file: File,
-    form: FormOption = SeriesFormat.text,
+    form: TextFormatOption = TextFormat.text,
     fail_on_worse: Annotated[bool, typer.Option("--fail-on-worse", help="Exit code 1 if anything is worse.")] = False,
 ) -> None:
     """Find what changed in the series of a file; no store is needed, nothing is kept."""
@@ -118,7 +110,7 @@ def check(
         units[name] = next((one.unit for one in reversed(points) if one.unit), "")
         reports.append(detect(Series(values, better, labels=tuple(one.label for one in points), name=name)))
     found = discoveries(reports).reports if reports else ()
-    if form is SeriesFormat.json:
+    if form is TextFormat.json:
         say_json(
             {"schema": "assay.series-check/1", "series": [one.record() for one in found], "problems": _problems(read)}
         )
@@ -137,14 +129,14 @@ def findings(
         FindingChoice | None, typer.Option("--state", help="Only those in this state.", show_default=False)
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many.")] = 50,
-    form: FormOption = SeriesFormat.text,
+    form: TextFormatOption = TextFormat.text,
     *,
     options: SourceOptions,
 ) -> None:
     """List what was found in all series, the newest first."""
     with options.open() as source:
         newest = tuple(source.findings(benchmark=benchmark, state=state.value if state else "", limit=limit))
-    if form is SeriesFormat.json:
+    if form is TextFormat.json:
         say_json(_plain(newest))
         return
     from assay.report.series import findings_table
@@ -176,11 +168,11 @@ def collect(
     say(f"{results}; {count(len(changed), 'finding')} new or changed{_some(changed)}")
 
 
-def explain(finding: Finding, form: FormOption = SeriesFormat.text, *, options: SourceOptions) -> None:
+def explain(finding: Finding, form: TextFormatOption = TextFormat.text, *, options: SourceOptions) -> None:
     """Explain a finding: what changed, how sure that is, why, and all that differs."""
     with options.open() as source:
         explained = source.finding(finding)
-    if form is SeriesFormat.json:
+    if form is TextFormat.json:
         from assay.documents import to_json
 
         say(to_json(explained, indent=2))

@@ -1,15 +1,22 @@
-"""`assay serve`: the server that gives jobs to agents and keeps their results."""
+"""`assay serve`, `assay db` and `assay tokens`: the server, the tables of its database, and who may use it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from assay.cli.options import Verbs, bare_option, span_s
 from assay.cli.output import say
+from assay.errors import UsageError
+
+if TYPE_CHECKING:
+    from assay.store.tokens import TokenStore
 
 
 class LogFormat(StrEnum):
@@ -47,27 +54,6 @@ ConfigOption = Annotated[
 ]
 
 
-def _option(name: str, text: str) -> typer.models.OptionInfo:
-    info: typer.models.OptionInfo = typer.Option(name, help=text, show_default=False)
-    return info
-
-
-ChannelsOption = Annotated[
-    Path | None, _option("--channels", "File of the channels by which people are told of alerts.")
-]
-PublicUrlOption = Annotated[
-    str | None, _option("--public-url", "Address under which people reach the server, for links in messages.")
-]
-DashboardOption = Annotated[
-    Path | None, _option("--dashboard", "Folder of the built web pages, instead of those that came with assay.")
-]
-MaxSamplesOption = Annotated[int | None, _option("--max-samples", "Most samples in one file of a result (10 million).")]
-HeaderTimeoutOption = Annotated[
-    float | None, _option("--header-timeout-s", "Seconds in which a request's head must come (20).")
-]
-BodyTimeoutOption = Annotated[
-    float | None, _option("--body-timeout-s", "Seconds that a request's body may stand still (60).")
-]
 OpenMetricsOption = Annotated[
     bool | None, typer.Option("--open-metrics", help="Let everybody read /metrics without a token.", show_default=False)
 ]
@@ -79,52 +65,63 @@ AllowPrivateAgentsOption = Annotated[
     bool | None,
     typer.Option("--allow-private-agents", help="Let `agents add` ask private addresses.", show_default=False),
 ]
-SilentAfterOption = Annotated[
-    float | None, _option("--silent-after-s", "Seconds after which a silent agent is faulty (60).")
-]
 
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
     """The settings of a server that flags can give, by their names; what is left out is None."""
 
-    host: Annotated[str | None, _option("--host", "Address to listen on (127.0.0.1).")] = None
-    port: Annotated[int | None, _option("--port", "Port to listen on (8080); 0 takes a free one.")] = None
+    host: Annotated[str | None, bare_option("--host", "Address to listen on (127.0.0.1).")] = None
+    port: Annotated[int | None, bare_option("--port", "Port to listen on (8080); 0 takes a free one.")] = None
     database_url: DatabaseOption = None
     folder: FolderOption = None
     objects: Annotated[
-        str | None, _option("--objects", "s3://bucket/prefix: samples and artefacts are kept there too.")
+        str | None, bare_option("--objects", "s3://bucket/prefix: samples and artefacts are kept there too.")
     ] = None
     objects_cache_mb: Annotated[
-        float | None, _option("--objects-cache-mb", "How much the folder may hold of what the object store has.")
+        float | None, bare_option("--objects-cache-mb", "How much the folder may hold of what the object store has.")
     ] = None
-    redis_url: Annotated[str | None, _option("--redis-url", "redis://host:6379/0 turns the Redis queue on.")] = None
+    redis_url: Annotated[str | None, bare_option("--redis-url", "redis://host:6379/0 turns the Redis queue on.")] = None
     config: ConfigOption = None
-    tls_cert: Annotated[Path | None, _option("--tls-cert", "Certificate chain (PEM).")] = None
-    tls_key: Annotated[Path | None, _option("--tls-key", "Private key of the certificate (PEM).")] = None
-    log_format: Annotated[LogFormat | None, _option("--log-format", "How log events are written (console).")] = None
-    log_level: Annotated[LogLevel | None, _option("--log-level", "Least important events written (info).")] = None
-    lease_s: Annotated[float | None, _option("--lease-s", "Seconds a lease lasts without a heartbeat (60).")] = None
-    heartbeat_s: Annotated[float | None, _option("--heartbeat-s", "Seconds between heartbeats (10).")] = None
-    silent_after_s: SilentAfterOption = None
-    tries: Annotated[int | None, _option("--tries", "Leases a job may lose before it is set aside (4).")] = None
-    backoff_s: Annotated[float | None, _option("--backoff-s", "Seconds before the second try of a job (1).")] = None
-    max_body_mb: Annotated[float | None, _option("--max-body-mb", "Largest JSON body (16).")] = None
-    max_result_mb: Annotated[float | None, _option("--max-result-mb", "Largest result document (64).")] = None
-    max_artefact_mb: Annotated[float | None, _option("--max-artefact-mb", "Largest artefact (20 GiB).")] = None
-    max_samples: MaxSamplesOption = None
-    header_timeout_s: HeaderTimeoutOption = None
-    body_timeout_s: BodyTimeoutOption = None
-    root_path: Annotated[str | None, _option("--root-path", "Path under which a proxy shows the server.")] = None
+    tls_cert: Annotated[Path | None, bare_option("--tls-cert", "Certificate chain (PEM).")] = None
+    tls_key: Annotated[Path | None, bare_option("--tls-key", "Private key of the certificate (PEM).")] = None
+    log_format: Annotated[LogFormat | None, bare_option("--log-format", "How log events are written (console).")] = None
+    log_level: Annotated[LogLevel | None, bare_option("--log-level", "Least important events written (info).")] = None
+    lease_s: Annotated[float | None, bare_option("--lease-s", "Seconds a lease lasts without a heartbeat (60).")] = None
+    heartbeat_s: Annotated[float | None, bare_option("--heartbeat-s", "Seconds between heartbeats (10).")] = None
+    silent_after_s: Annotated[
+        float | None, bare_option("--silent-after-s", "Seconds after which a silent agent is faulty (60).")
+    ] = None
+    tries: Annotated[int | None, bare_option("--tries", "Leases a job may lose before it is set aside (4).")] = None
+    backoff_s: Annotated[float | None, bare_option("--backoff-s", "Seconds before the second try of a job (1).")] = None
+    max_body_mb: Annotated[float | None, bare_option("--max-body-mb", "Largest JSON body (16).")] = None
+    max_result_mb: Annotated[float | None, bare_option("--max-result-mb", "Largest result document (64).")] = None
+    max_artefact_mb: Annotated[float | None, bare_option("--max-artefact-mb", "Largest artefact (20 GiB).")] = None
+    max_samples: Annotated[
+        int | None, bare_option("--max-samples", "Most samples in one file of a result (10 million).")
+    ] = None
+    header_timeout_s: Annotated[
+        float | None, bare_option("--header-timeout-s", "Seconds in which a request's head must come (20).")
+    ] = None
+    body_timeout_s: Annotated[
+        float | None, bare_option("--body-timeout-s", "Seconds that a request's body may stand still (60).")
+    ] = None
+    root_path: Annotated[str | None, bare_option("--root-path", "Path under which a proxy shows the server.")] = None
     open: OpenOption = None
     open_metrics: OpenMetricsOption = None
     allow_private_agents: AllowPrivateAgentsOption = None
     cors_origins: Annotated[
-        list[str] | None, _option("--cors-origin", "Web pages of this origin may use the API; may be repeated.")
+        list[str] | None, bare_option("--cors-origin", "Web pages of this origin may use the API; may be repeated.")
     ] = None
-    channels: ChannelsOption = None
-    public_url: PublicUrlOption = None
-    dashboard: DashboardOption = None
+    channels: Annotated[
+        Path | None, bare_option("--channels", "File of the channels by which people are told of alerts.")
+    ] = None
+    public_url: Annotated[
+        str | None, bare_option("--public-url", "Address under which people reach the server, for links in messages.")
+    ] = None
+    dashboard: Annotated[
+        Path | None, bare_option("--dashboard", "Folder of the built web pages, instead of those that came with assay.")
+    ] = None
 
 
 def serve(*, options: ServeOptions) -> None:
@@ -146,8 +143,6 @@ def _say_now(text: str) -> None:
 
 def _parts() -> tuple[Any, Any]:
     """The server, if what it needs is installed."""
-    from assay.errors import UsageError
-
     try:
         from assay.serve.server import run
         from assay.serve.settings import read_settings
@@ -160,3 +155,105 @@ def _parts() -> tuple[Any, Any]:
             try_="pip install 'assay-bench[server]'",
         ) from None
     return run, read_settings
+
+
+db_app = Verbs(help="Bring a database up to date, and say where it is.")
+
+
+@db_app.command("upgrade")
+def upgrade(database_url: DatabaseOption = None, folder: FolderOption = None) -> None:
+    """Bring the tables to the newest migration; safe to repeat, and while servers run."""
+    from assay.store.database import migrate_database
+
+    before, after = migrate_database(location(database_url, folder))
+    say(f"at {after} already" if before == after else f"from {before or 'nothing'} to {after}")
+
+
+@db_app.command("current")
+def current(database_url: DatabaseOption = None, folder: FolderOption = None) -> None:
+    """Say which migration the tables are at, and which one this version needs."""
+    from assay.store.database import HEAD, current_revision
+
+    found = current_revision(location(database_url, folder))
+    say(f"at {found or 'nothing'}; this version needs {HEAD}")
+    if found != HEAD:
+        raise typer.Exit(1)
+
+
+def location(database_url: str | None, folder: Path | None) -> Path | str:
+    """Where a server's database is: by URL, else the SQLite file in its folder."""
+    from assay.store.location import store_folder
+    from assay.store.store import DATABASE
+
+    return database_url or store_folder(folder) / DATABASE
+
+
+tokens_app = Verbs(help="Make, list and revoke tokens of a server, in its database.")
+
+
+class Role(StrEnum):
+    """What a token allows."""
+
+    admin = "admin"
+    user = "user"
+    reader = "reader"
+    agent = "agent"
+
+
+@tokens_app.command("create")
+def create(
+    name: Annotated[str, typer.Argument(help="Who or what will use it.")],
+    role: Annotated[Role, typer.Option("--role", "-r", help="What it allows.")] = Role.user,
+    expires_in: Annotated[str, typer.Option("--expires-in", help="How long it is valid, such as 30d or 12h.")] = "",
+    database_url: DatabaseOption = None,
+    folder: FolderOption = None,
+) -> None:
+    """Make a token and print its secret: it is shown once and kept nowhere."""
+    most_s = 100 * 365 * 86400
+    wanted = (expires_in, "--expires-in", most_s)
+    lasts_s = span_s(*wanted, code="expires-in", try_="write 30d or 12h") if expires_in else None
+    with _tokens(database_url, folder) as tokens:
+        _, secret = tokens.create(name, role.value, lasts_s)
+    say(secret)
+
+
+@tokens_app.command("list")
+def list_tokens(database_url: DatabaseOption = None, folder: FolderOption = None) -> None:
+    """List tokens, without their secrets."""
+    from assay.cli.output import moment, say_table
+
+    with _tokens(database_url, folder) as tokens:
+        found = tokens.list()
+    rows = [
+        (one.id, one.role, moment(one.created_at), moment(one.expires_at) or "never", moment(one.last_used), one.name)
+        for one in found
+    ]
+    say_table(("token", "role", "created", "ends", "last used", "name"), rows, "no tokens", flexible="name")
+
+
+@tokens_app.command("revoke")
+def revoke(
+    tokens: Annotated[list[str], typer.Argument(metavar="TOKEN...", help="Ids from `assay tokens list`.")],
+    database_url: DatabaseOption = None,
+    folder: FolderOption = None,
+) -> None:
+    """Take rights away; a running server follows within seconds."""
+    with _tokens(database_url, folder) as known:
+        for one in tokens:
+            known.revoke(one)
+            say(f"revoked {one}")
+
+
+@contextmanager
+def _tokens(database_url: str | None, folder: Path | None) -> Iterator[TokenStore]:
+    from assay.clock import SYSTEM_CLOCK
+    from assay.store.database import WriteAheadLog, open_database
+    from assay.store.tokens import TokenStore
+
+    engine = open_database(location(database_url, folder))
+    try:
+        yield TokenStore(engine, SYSTEM_CLOCK)
+        if (log := WriteAheadLog.of(engine)) is not None:
+            log.sync()
+    finally:
+        engine.dispose()

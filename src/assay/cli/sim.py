@@ -189,7 +189,8 @@ def demo_data(
 
     Nothing of it is measured: every benchmark has the label `demo: simulated`, every machine is called `demo-…`.
     """
-    from assay.demo.fill import DemoSize, fill
+    from assay.demo.fill import fill
+    from assay.demo.player import DemoSize
     from assay.store.location import store_folder
     from assay.store.store import Store
 
@@ -217,8 +218,6 @@ def _is_demo(store: Store) -> bool:
     Raises:
         UsageError: if it holds anything else.
     """
-    from assay.errors import UsageError
-
     there = store.campaigns(1)
     if there and there[0].labels.get("demo") != "simulated":
         raise UsageError(

@@ -4,8 +4,8 @@ Nothing here is measured. Every benchmark carries the label `demo: simulated`, e
 
 machines.py    the machines of the fleet
 scenario.py    the benchmarks, what happens in the course of the year, and which campaigns there are when
-scene.py       what is around one job while its numbers are drawn
-runs/          the numbers of one job, by kind of target
+scene.py       what is around one job while its numbers are drawn, and the record of its runs
+runs.py        the numbers of one job, by kind of target; llm.py those of language models
 player.py      campaigns, jobs and results through the store, as a server handles them
 fill.py        a store filled with it; many more campaigns by bulk inserts
 keeper.py      agents that send heartbeats and jobs that advance while the demo is served

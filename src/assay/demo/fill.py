@@ -20,15 +20,15 @@ from assay.analyse.records import MultiRunJobResult
 from assay.analyse.series.identity import context, identity, machine_kind
 from assay.clock import iso
 from assay.demo.machines import FLEET, machine_facts
-from assay.demo.player import DemoSettings, Player, label_of
-from assay.demo.runs.models import model_runs
+from assay.demo.player import DemoSize, Player, label_of
+from assay.demo.runs import runs_of
 from assay.demo.scenario import LABELS, chance, moment
 from assay.demo.scene import Scene
 from assay.documents import to_json
 from assay.place.leasing import needs_key
 from assay.plan.job import Job
 from assay.plan.plan import Plan, make_plan
-from assay.run.records import RunOutcome, SingleRunResult
+from assay.run.records import RunOutcome
 from assay.series.repository import SeriesStore
 from assay.spec.load import load
 from assay.store.database import writing
@@ -60,20 +60,8 @@ _BETWEEN_JOBS_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class DemoSize:
-    """How much demo data there is to be."""
-
-    campaigns: int = 200
-    agents: int = 20
-    days: int = 365
-    results: int | None = None
-    """At least so many results; those of the campaigns when left out."""
-    seed: int = 2026
-
-
-@dataclass(frozen=True, slots=True)
 class FillSummary:
-    """What was put into a store."""
+    """How much was put into a store."""
 
     campaigns: int
     jobs: int
@@ -86,64 +74,46 @@ class FillSummary:
 
 
 def fill(store: Store, amount: DemoSize, tell: Tell | None = None) -> FillSummary:
-    played = min(amount.campaigns, PLAYED) if amount.results is None else min(amount.campaigns, PLAYED // 2)
-    player = Player(store, DemoSettings(played, amount.agents, amount.days, amount.seed))
-    jobs = player.play(tell or (lambda _done, _of: None))
-    made = played
-    if amount.campaigns > played or (amount.results or 0) > jobs:
-        more = Bulk(store, amount.days, amount.seed).copy(
-            max(amount.campaigns - played, 1), max((amount.results or 0) - jobs, 0), tell
-        )
-        made, jobs = made + more.campaigns, jobs + more.jobs
-    return FillSummary(made, jobs, amount.days)
-
-
-@dataclass(frozen=True, slots=True)
-class BulkSummary:
-    """How much was written."""
-
-    campaigns: int
-    jobs: int
+    played = min(amount.campaigns, PLAYED if amount.results is None else PLAYED // 2)
+    jobs = Player(store, replace(amount, campaigns=played)).play(tell or (lambda _done, _of: None))
+    if amount.campaigns <= played and (amount.results or 0) <= jobs:
+        return FillSummary(played, jobs, amount.days)
+    more = Bulk(store, amount.days, amount.seed).copy(
+        max(amount.campaigns - played, 1), max((amount.results or 0) - jobs, 0), tell
+    )
+    return FillSummary(played + more.campaigns, jobs + more.jobs, amount.days)
 
 
 @dataclass(frozen=True, slots=True)
 class _Pattern:
     """One job of the bulk benchmarks in one of its variants, as its rows are made."""
 
-    job: str
-    """The document, under the names of the template."""
+    job: Job
+    document: str
+    """The job under the names of the template."""
     result: str
     verdict: str | None
-    digest: str
-    needs: str
-    label: str
     readings: tuple[SeriesReading, ...]
     """What goes into its series."""
     context: dict[str, Any]
 
 
 class Bulk:
-    """Writes campaigns by the thousand.
-
-    Args:
-        store: where they go.
-        days: over how many days they are spread, up to now.
-        seed: of all that is drawn.
-    """
+    """Writes campaigns by the thousand, spread over days up to now."""
 
     def __init__(self, store: Store, days: int, seed: int) -> None:
-        self._store, self._seed = store, seed
+        self._store, self._days, self._seed = store, days, seed
         self._now = datetime.now(UTC) - timedelta(hours=1)
         self._first = self._now - timedelta(days=days - 1)
         self._series: dict[tuple[str, int, str], str] = {}
         with writing(store.engine) as session:
             self._agents: Sequence[str] = session.scalars(select(AgentRow.id).order_by(AgentRow.name)).all()
 
-    def copy(self, campaigns: int, results: int, tell: Callable[[int, int], None] | None = None) -> BulkSummary:
+    def copy(self, campaigns: int, results: int, tell: Tell | None = None) -> FillSummary:
         """Write so many campaigns, with so many results at least in all."""
         each = max(_LEAST_JOBS, math.ceil(results / campaigns))
         plan = _plan(each).submitted_as(_CAMPAIGN)
-        patterns = [[_pattern(job, _result(job, one, self._seed)) for one in range(_VARIANTS)] for job in plan.jobs]
+        patterns = [[self._pattern(job, variant) for variant in range(_VARIANTS)] for job in plan.jobs]
         names = [f"demo sweep {number + 1:02}" for number in range(min(_BENCHMARKS, campaigns))]
         self._know_series(names, plan)
         portion = max(1, _AT_ONCE // each)
@@ -154,7 +124,11 @@ class Bulk:
             if tell is not None:
                 tell(numbers.stop, campaigns)
         self._analyse()
-        return BulkSummary(campaigns, campaigns * each)
+        return FillSummary(campaigns, campaigns * each, self._days)
+
+    def _pattern(self, job: Job, variant: int) -> _Pattern:
+        result = _result(job, variant, self._seed)
+        return _Pattern(job, to_json(job), to_json(result), result.verdict, readings(result), context(result))
 
     def _know_series(self, names: Sequence[str], plan: Plan) -> None:
         records = []
@@ -180,14 +154,24 @@ class Bulk:
         points: list[dict[str, Any]] = []
         for number in numbers:
             name = names[number % len(names)]
-            row = self._campaign(number, of, name, len(patterns))
-            campaigns.append(row)
+            campaign = self._campaign(number, of, name, len(patterns))
+            campaigns.append(campaign)
             for position, variants in enumerate(patterns):
                 pattern = variants[(number * 7 + position * 3) % _VARIANTS]
-                jobs.append(self._job(row, number, position, pattern))
+                jobs.append(self._job(campaign, number, position, pattern))
                 points += self._points(jobs[-1], name, pattern, number)
-        events = [*_submitted(campaigns), *_accepted(jobs)]
-        tables = {CampaignRow: campaigns, JobRow: jobs, AttemptRow: list(_attempts(jobs)), EventRow: events}
+        attempts = [
+            {
+                "job_id": job["id"],
+                "fence": 1,
+                "agent_id": job["agent_id"],
+                "state": "delivered",
+                "leased_at": job["started_at"],
+                "ended_at": job["ended_at"],
+            }
+            for job in jobs
+        ]
+        tables = {CampaignRow: campaigns, JobRow: jobs, AttemptRow: attempts, EventRow: _events(campaigns, jobs)}
         for table, rows in (*tables.items(), (PointRow, points)):
             # The table, not the class: rows that nobody reads back need no objects.
             session.execute(insert(cast("SqlTable", table.__table__)), rows)
@@ -197,7 +181,7 @@ class Bulk:
         return {
             "id": f"c{_FIRST_ID + number:08x}",
             "benchmark": name,
-            "digest": _digest(name),
+            "digest": hashlib.sha256(name.encode()).hexdigest(),
             "state": "partial" if number % _FAILED_EVERY == 7 else "done",
             "created_at": iso(at),
             "completed_at": iso(at + timedelta(seconds=_CAMPAIGN_S)),
@@ -212,22 +196,24 @@ class Bulk:
     def _job(self, campaign: dict[str, Any], number: int, position: int, pattern: _Pattern) -> dict[str, Any]:
         name = str(campaign["id"])
         failed = campaign["state"] == "partial" and position == 1
-        at = datetime.fromisoformat(campaign["created_at"]).timestamp()
-        begun = at + _BEFORE_FIRST_S + _between_s(int(campaign["served"])) * position
+        at = _timestamp(campaign)
+        # So that all of them end within their campaign.
+        between_s = min(_BETWEEN_JOBS_S, (_CAMPAIGN_S - _BEFORE_FIRST_S - _RUN_S) / int(campaign["served"]))
+        begun = at + _BEFORE_FIRST_S + between_s * position
         return {
             "id": f"{name}-job-{position}",
             "campaign_id": name,
             "position": position,
-            "digest": pattern.digest,
+            "digest": pattern.job.digest,
             "state": "failed" if failed else "done",
             "verdict": "invalid" if failed else pattern.verdict,
             "seconds": _RUN_S,
-            "document": pattern.job.replace(_CAMPAIGN, name).replace(_NAME, campaign["benchmark"]),
+            "document": pattern.document.replace(_CAMPAIGN, name).replace(_NAME, campaign["benchmark"]),
             "result": pattern.result.replace(_CAMPAIGN, name),
-            "needs": pattern.needs,
+            "needs": needs_key(pattern.job),
             "agent_id": self._agents[(number + position) % len(self._agents)],
             "fence": 1,
-            "label": pattern.label,
+            "label": label_of(pattern.job),
             "submitted_at": at,
             "started_at": begun,
             "ended_at": begun + _RUN_S,
@@ -259,24 +245,33 @@ class Bulk:
             connection.execute(text("ANALYZE"))
 
 
-def _document(name: str, batches: Sequence[int] = (1,), threads: Sequence[int] = _THREADS) -> dict[str, Any]:
+def _timestamp(campaign: dict[str, Any]) -> float:
+    return datetime.fromisoformat(campaign["created_at"]).timestamp()
+
+
+def _events(campaigns: Sequence[dict[str, Any]], jobs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    rows = [(_timestamp(one), one["id"], None, "submitted", {"by": one["submitted_by"]}) for one in campaigns] + [
+        (
+            job["ended_at"],
+            job["campaign_id"],
+            job["id"],
+            "result accepted",
+            {"agent": job["agent_id"], "fence": 1, "state": job["state"]},
+        )
+        for job in jobs
+    ]
+    return [dict(zip(("at", "campaign_id", "job_id", "kind", "detail"), row, strict=True)) for row in rows]
+
+
+def _document(name: str, batches: Sequence[int] = (1,)) -> dict[str, Any]:
     return {
         "benchmark": name,
         "description": "Simulated, in bulk: nothing of this was measured.",
         "labels": LABELS,
         "target": {"model": "https://models.example/squeezenet-1.1.onnx"},
         "measure": {"runs": 3},
-        "matrix": {"workload.batch": list(batches), "target.threads": list(threads)},
+        "matrix": {"workload.batch": list(batches), "target.threads": list(_THREADS)},
     }
-
-
-def _between_s(jobs: int) -> float:
-    """Seconds between two jobs, so that all of them end within their campaign."""
-    return min(_BETWEEN_JOBS_S, (_CAMPAIGN_S - _BEFORE_FIRST_S - _RUN_S) / jobs)
-
-
-def _digest(name: str) -> str:
-    return hashlib.sha256(name.encode()).hexdigest()
 
 
 def _plan(jobs: int) -> Plan:
@@ -286,65 +281,16 @@ def _plan(jobs: int) -> Plan:
     return replace(plan, jobs=plan.jobs[:jobs])
 
 
-def _pattern(job: Job, result: MultiRunJobResult) -> _Pattern:
-    return _Pattern(
-        to_json(job),
-        to_json(result),
-        result.verdict,
-        job.digest,
-        needs_key(job),
-        label_of(job),
-        readings(result),
-        context(result),
-    )
-
-
 def _result(job: Job, variant: int, seed: int) -> MultiRunJobResult:
     """A result without what makes it long: no telemetry, few metrics, a short environment."""
     machine = FLEET[0]
     now = moment("", machine, 1.0, seed)
     # Nothing is written: only scenes of which files are kept write any.
     scene = Scene(job, now, datetime(2026, 1, 1, tzinfo=UTC), chance(seed, job.index, variant), Path())
-    runs = [RunOutcome(_short(one.result), one.samples) for one in model_runs(scene)]
+    runs = [
+        RunOutcome(replace(one.result, seen=None, phases={}, absent={}, facts={}, window=None), one.samples)
+        for one in runs_of("model", scene)
+    ]
     result = judge(job, runs, {"machine": machine_facts(machine), "git": {"commit": now.commit, "changed": False}})
     metrics = {name: replace(stats, outliers=()) for name, stats in result.metrics.items() if name in _KEPT}
     return replace(result, metrics=metrics, runs=tuple(replace(run, metrics={}) for run in result.runs))
-
-
-def _short(run: SingleRunResult) -> SingleRunResult:
-    return replace(run, seen=None, phases={}, absent={}, facts={}, window=None)
-
-
-def _attempts(jobs: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    for job in jobs:
-        yield {
-            "job_id": job["id"],
-            "fence": 1,
-            "agent_id": job["agent_id"],
-            "state": "delivered",
-            "leased_at": job["started_at"],
-            "ended_at": job["ended_at"],
-        }
-
-
-def _submitted(campaigns: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    for row in campaigns:
-        at = datetime.fromisoformat(row["created_at"]).timestamp()
-        yield {
-            "at": at,
-            "campaign_id": row["id"],
-            "job_id": None,
-            "kind": "submitted",
-            "detail": {"by": row["submitted_by"]},
-        }
-
-
-def _accepted(jobs: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    for job in jobs:
-        yield {
-            "at": job["ended_at"],
-            "campaign_id": job["campaign_id"],
-            "job_id": job["id"],
-            "kind": "result accepted",
-            "detail": {"agent": job["agent_id"], "fence": 1, "state": job["state"]},
-        }

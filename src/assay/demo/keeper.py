@@ -15,8 +15,8 @@ from pathlib import Path
 from assay.analyse.judge import judge
 from assay.clock import SYSTEM_CLOCK, Clock
 from assay.demo.machines import DemoMachine
-from assay.demo.player import AWAY, DemoSettings, Player, lasted_s
-from assay.demo.runs import RUNS
+from assay.demo.player import AWAY, DemoSize, Player, lasted_s
+from assay.demo.runs import runs_of
 from assay.demo.scenario import LABELS, STUDIES, CampaignEntry, Study
 from assay.demo.scene import environment
 from assay.errors import UsageError
@@ -35,17 +35,11 @@ _STUDIES: Mapping[str, Study] = {study.name: study for study in STUDIES}
 
 
 class Keeper:
-    """Keeps the agents of a demo store alive, and lets its jobs go on.
-
-    Args:
-        store: a store that was filled with demo data.
-        seed: of the numbers that are drawn.
-        clock: tells the time.
-    """
+    """Keeps the agents of a store with demo data alive, and lets its jobs go on."""
 
     def __init__(self, store: Store, seed: int = 2026, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
-        self._player = Player(store, DemoSettings(seed=seed, now=clock.utc()))
+        self._player = Player(store, DemoSize(seed=seed, now=clock.utc()))
         self._listing = Listing(store.engine)
         self._control = self._player.control
         self._number = 20_000
@@ -53,7 +47,6 @@ class Keeper:
         self._begun_s = clock.monotonic_s()
 
     def run(self) -> None:
-        """Go on until it is interrupted."""
         with tempfile.TemporaryDirectory() as folder:
             while True:
                 self.step(Path(folder))
@@ -73,7 +66,7 @@ class Keeper:
             self._submit()
 
     def _beat(self, scratch: Path) -> int:
-        """Let every agent say that it is there, and go on with its jobs; return how many it holds."""
+        """Let every agent say that it is there, and go on with its jobs; return how many they hold."""
         there = [one for one in self._control.agents() if one.name not in AWAY and _is_demo(one.profile.labels)]
         self._player.agents = {agent.name: agent for agent in there}
         held = [(agent, self._listing.job(job)) for agent in there for job in agent.jobs]
@@ -107,10 +100,10 @@ class Keeper:
         """End a job with a result whose runs end now, however long they are said to have taken."""
         entry = CampaignEntry(study, self._player.clock.at, "running", 1.0, self._number, newest=True)
         self._number += 1
-        drawn = RUNS[study.kind](self._player.scene(entry, job, machine, scratch))
+        drawn = runs_of(study.kind, self._player.scene(entry, job, machine, scratch))
         begun = self._player.clock.at - timedelta(seconds=lasted_s(drawn))
         scene = self._player.scene(entry, job, machine, scratch, begun)  # the same chance: the same runs, earlier
-        outcomes = list(RUNS[study.kind](scene))
+        outcomes = runs_of(study.kind, scene)
         self._player.deliver(job, fence, agent, judge(job, outcomes, environment(scene)), outcomes)
 
     def _take(self) -> int:
@@ -126,7 +119,7 @@ class Keeper:
 
     def _submit(self) -> None:
         """Begin another campaign, so that there is something to watch."""
-        ready = [study for study in STUDIES if _machines(study) <= set(self._player.agents)]
+        ready = [study for study in STUDIES if study.machines <= self._player.agents.keys()]
         self._begun_s = self._clock.monotonic_s()
         if not ready:
             return
@@ -134,10 +127,6 @@ class Keeper:
         entry = CampaignEntry(study, self._player.clock.at, "running", 1.0, self._number, newest=True)
         self._number, self._submitted = self._number + 1, self._submitted + 1
         self._player.submit(entry)
-
-
-def _machines(study: Study) -> set[str]:
-    return set(study.pinned.get("matrix", {}).get("needs.agent", ())) or {study.machine}
 
 
 def _is_demo(labels: Mapping[str, str]) -> bool:

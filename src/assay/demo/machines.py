@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pydantic import JsonValue
@@ -16,7 +16,8 @@ GIB = 2**30
 _DEBIAN = "Debian GNU/Linux 12 (bookworm)"
 _UBUNTU = "Ubuntu 24.04.2 LTS"
 _TORCH = {"torch": "2.7.0", "transformers": "5.0.0", "onnxruntime-gpu": "1.22.0", "numpy": "2.2.4"}
-FEWEST = 8
+# What an agent tells of its machine, of the facts in a result.
+_DEVICE_FACTS = ("cpu", "cores", "memory_bytes", "os", "os_version", "kernel", "architecture", "gpu", "gpus", "driver")
 _OS = {"linux": "Linux", "macos": "macOS", "windows": "Windows"}
 
 
@@ -65,161 +66,39 @@ class DemoMachine:
 
     @property
     def machine_id(self) -> str:
-        """The opaque name of the machine in its results."""
         return hashlib.sha256(self.identity.encode()).hexdigest()[:16]
 
 
-_PI = DemoMachine(
-    "demo-pi-01",
-    "raspberry-pi",
-    "Cortex-A76",
-    4,
-    8,
-    kernel="6.6.62+rpt-rpi-2712",
-    architecture="aarch64",
-    speed=7.5,
-    idle_w=3.1,
-    busy_w=8.4,
-    spread=0.012,
-)
-_EPYC = DemoMachine("demo-server-01", "server", "AMD EPYC 9454P", 48, 128, price=1.2)
-_XEON = DemoMachine(
-    "demo-xeon-01", "server", "Intel Xeon Gold 6430", 32, 256, speed=1.15, idle_w=95, busy_w=260, price=1.4
-)
-_H100 = DemoMachine(
-    "demo-h100-01",
-    "gpu-server",
-    "Intel Xeon Platinum 8468",
-    96,
-    512,
-    os_version=_UBUNTU,
-    kernel="6.8.0-52-generic",
-    gpu="NVIDIA H100 80GB HBM3",
-    gpus=2,
-    gpu_gib=80,
-    driver="570.86.15",
-    gpu_speed=1.0,
-    idle_w=210,
-    busy_w=690,
-    price=5.9,
-    packages=_TORCH,
-)
-_A100 = DemoMachine(
-    "demo-a100-01",
-    "gpu-server",
-    "AMD EPYC 7763",
-    64,
-    256,
-    os_version=_UBUNTU,
-    kernel="6.8.0-52-generic",
-    gpu="NVIDIA A100-SXM4-80GB",
-    gpus=4,
-    gpu_gib=80,
-    driver="570.86.15",
-    gpu_speed=0.52,
-    idle_w=150,
-    busy_w=400,
-    price=3.4,
-    packages=_TORCH,
-)
-_L4 = DemoMachine(
-    "demo-l4-01",
-    "gpu-server",
-    "Intel Xeon Platinum 8480+",
-    16,
-    64,
-    os_version=_UBUNTU,
-    kernel="6.8.0-52-generic",
-    gpu="NVIDIA L4",
-    gpus=1,
-    gpu_gib=24,
-    driver="570.86.15",
-    gpu_speed=0.13,
-    idle_w=30,
-    busy_w=72,
-    price=0.8,
-    packages=_TORCH,
-)
-_WORKSTATION = DemoMachine(
-    "demo-workstation-01",
-    "workstation",
-    "AMD Ryzen 9 7950X",
-    32,
-    128,
-    os_version=_UBUNTU,
-    kernel="6.11.0-19-generic",
-    gpu="NVIDIA GeForce RTX 4090",
-    gpus=1,
-    gpu_gib=24,
-    driver="570.86.15",
-    speed=0.82,
-    gpu_speed=0.36,
-    idle_w=70,
-    busy_w=430,
-    spread=0.009,
-    packages=_TORCH,
-)
-_LAPTOP = DemoMachine(
-    "demo-laptop-01",
-    "laptop",
-    "Intel Core i7-1365U",
-    12,
-    32,
-    kernel="6.12.9-amd64",
-    os_version="Debian GNU/Linux 13 (trixie)",
-    speed=1.9,
-    idle_w=6,
-    busy_w=28,
-    spread=0.035,
-)
-_MAC = DemoMachine(
-    "demo-mac-mini-01",
-    "mac",
-    "Apple M2",
-    8,
-    16,
-    "macos",
-    "15.3",
-    "24.3.0",
-    "arm64",
-    speed=0.95,
-    gpu_speed=0.07,
-    idle_w=5,
-    busy_w=22,
-    packages={"onnxruntime": "1.22.0", "coremltools": "8.2"},
-)
-_JETSON = DemoMachine(
-    "demo-jetson-01",
-    "edge",
-    "Cortex-A78AE",
-    8,
-    16,
-    os_version="Ubuntu 22.04.5 LTS",
-    kernel="5.15.148-tegra",
-    architecture="aarch64",
-    gpu="Orin (nvgpu)",
-    gpus=1,
-    gpu_gib=16,
-    driver="540.4.0",
-    speed=4.1,
-    gpu_speed=0.03,
-    idle_w=6,
-    busy_w=21,
-    spread=0.01,
-)
-
 # The first ones do most of the work, so that a small fleet has them all.
+_KINDS = (
+    DemoMachine("demo-server-01", "server", "AMD EPYC 9454P", 48, 128, price=1.2),
+    DemoMachine("demo-h100-01", "gpu-server", "Intel Xeon Platinum 8468", 96, 512, os_version=_UBUNTU,
+                kernel="6.8.0-52-generic", gpu="NVIDIA H100 80GB HBM3", gpus=2, gpu_gib=80, driver="570.86.15",
+                gpu_speed=1.0, idle_w=210, busy_w=690, price=5.9, packages=_TORCH),
+    DemoMachine("demo-pi-01", "raspberry-pi", "Cortex-A76", 4, 8, kernel="6.6.62+rpt-rpi-2712", architecture="aarch64",
+                speed=7.5, idle_w=3.1, busy_w=8.4, spread=0.012),
+    DemoMachine("demo-laptop-01", "laptop", "Intel Core i7-1365U", 12, 32, kernel="6.12.9-amd64",
+                os_version="Debian GNU/Linux 13 (trixie)", speed=1.9, idle_w=6, busy_w=28, spread=0.035),
+    DemoMachine("demo-mac-mini-01", "mac", "Apple M2", 8, 16, "macos", "15.3", "24.3.0", "arm64", speed=0.95,
+                gpu_speed=0.07, idle_w=5, busy_w=22, packages={"onnxruntime": "1.22.0", "coremltools": "8.2"}),
+    DemoMachine("demo-l4-01", "gpu-server", "Intel Xeon Platinum 8480+", 16, 64, os_version=_UBUNTU,
+                kernel="6.8.0-52-generic", gpu="NVIDIA L4", gpus=1, gpu_gib=24, driver="570.86.15", gpu_speed=0.13,
+                idle_w=30, busy_w=72, price=0.8, packages=_TORCH),
+    DemoMachine("demo-workstation-01", "workstation", "AMD Ryzen 9 7950X", 32, 128, os_version=_UBUNTU,
+                kernel="6.11.0-19-generic", gpu="NVIDIA GeForce RTX 4090", gpus=1, gpu_gib=24, driver="570.86.15",
+                speed=0.82, gpu_speed=0.36, idle_w=70, busy_w=430, spread=0.009, packages=_TORCH),
+    DemoMachine("demo-xeon-01", "server", "Intel Xeon Gold 6430", 32, 256, speed=1.15, idle_w=95, busy_w=260,
+                price=1.4),
+    DemoMachine("demo-a100-01", "gpu-server", "AMD EPYC 7763", 64, 256, os_version=_UBUNTU, kernel="6.8.0-52-generic",
+                gpu="NVIDIA A100-SXM4-80GB", gpus=4, gpu_gib=80, driver="570.86.15", gpu_speed=0.52, idle_w=150,
+                busy_w=400, price=3.4, packages=_TORCH),
+    DemoMachine("demo-jetson-01", "edge", "Cortex-A78AE", 8, 16, os_version="Ubuntu 22.04.5 LTS",
+                kernel="5.15.148-tegra", architecture="aarch64", gpu="Orin (nvgpu)", gpus=1, gpu_gib=16,
+                driver="540.4.0", speed=4.1, gpu_speed=0.03, idle_w=6, busy_w=21, spread=0.01),
+)  # fmt: skip
+_EPYC, _H100, _PI, _LAPTOP, _MAC, _L4, _WORKSTATION, _XEON = _KINDS[:8]
 FLEET: tuple[DemoMachine, ...] = (
-    _EPYC,
-    _H100,
-    _PI,
-    _LAPTOP,
-    _MAC,
-    _L4,
-    _WORKSTATION,
-    _XEON,
-    _A100,
-    _JETSON,
+    *_KINDS,
     replace(_EPYC, name="demo-server-02"),
     replace(_H100, name="demo-h100-02"),
     replace(_PI, name="demo-pi-02"),
@@ -249,7 +128,7 @@ def enrolment(machine: DemoMachine) -> Enrolment:
     if machine.device == "cuda":
         devices["onnxruntime"] = {**devices["onnxruntime"], "cuda": "CUDAExecutionProvider"}
         devices["torch"] = {"cpu": "torch", "cuda": "torch.cuda"}
-    if machine.device == "mps":
+    elif machine.device == "mps":
         devices["coreml"] = {"mps": "Core ML"}
     labels = {"demo": "simulated", "kind": machine.kind} | ({"gpu": _short(machine.gpu)} if machine.gpu else {})
     profile = Profile(
@@ -265,24 +144,9 @@ def enrolment(machine: DemoMachine) -> Enrolment:
         labels,
         commands=machine.commands,
     )
-    return Enrolment(machine.identity, machine.name, profile, device_facts(machine), version=__version__)
-
-
-def device_facts(machine: DemoMachine) -> dict[str, JsonValue]:
-    facts: dict[str, JsonValue] = {
-        "demo": "simulated",
-        "cpu": machine.cpu,
-        "cores": machine.cores,
-        "memory_bytes": machine.memory_gib * GIB,
-        "os": _OS[machine.os],
-        "os_version": machine.os_version,
-        "kernel": machine.kernel,
-        "architecture": machine.architecture,
-        "gpu": machine.gpu,
-        "gpus": machine.gpus,
-        "driver": machine.driver,
-    }
-    return {name: value for name, value in facts.items() if value not in ("", 0)}
+    facts = machine_facts(machine)
+    told = {"demo": "simulated"} | {name: facts[name] for name in _DEVICE_FACTS if name in facts}
+    return Enrolment(machine.identity, machine.name, profile, told, version=__version__)
 
 
 def machine_facts(machine: DemoMachine) -> dict[str, JsonValue]:
@@ -305,10 +169,6 @@ def machine_facts(machine: DemoMachine) -> dict[str, JsonValue]:
         "driver": machine.driver,
     }
     return {name: value for name, value in facts.items() if value not in ("", 0)}
-
-
-def by_name(machines: Sequence[DemoMachine]) -> dict[str, DemoMachine]:
-    return {machine.name: machine for machine in machines}
 
 
 def _short(gpu: str) -> str:

@@ -9,18 +9,18 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy.orm import Session
+
 from assay.alert.evaluate import act
-from assay.alert.ingest import observe_job
-from assay.alert.periodic import follow_jobs
+from assay.alert.ingest import follow_jobs, observe_job
 from assay.alert.records import Trigger, record_of
 from assay.analyse.judge import judge
 from assay.analyse.records import MultiRunJobResult
 from assay.clock import Clock
-from assay.demo.machines import DemoMachine, by_name, enrolment, fleet
-from assay.demo.runs import RUNS
-from assay.demo.runs.record import failed
+from assay.demo.machines import DemoMachine, enrolment, fleet
+from assay.demo.runs import runs_of
 from assay.demo.scenario import LABELS, STUDIES, CampaignEntry, Study, chance, cron_of, entries, moment, shares
-from assay.demo.scene import Scene, environment, log_lines
+from assay.demo.scene import Scene, environment, failed, log_lines
 from assay.documents import to_json
 from assay.errors import UsageError
 from assay.place.fleet.protocol import Heartbeat, Held, Progress, Submission
@@ -37,11 +37,10 @@ from assay.store.artefacts import left_by, note_left
 from assay.store.catalogue import Catalogue, Draft
 from assay.store.control import Control
 from assay.store.database import writing
-from assay.store.firings import FiringRecord, Firings
 from assay.store.notices import Notices
 from assay.store.prices import Prices
 from assay.store.records import AgentRecord, FleetSettings
-from assay.store.schedules import Schedules
+from assay.store.schedules import FiringRecord, Firings, Schedules
 from assay.store.series_file import FilePoint
 from assay.store.store import Store
 
@@ -93,58 +92,49 @@ def tell_channels(store: Store, clock: Clock) -> None:
             notices.sent(taken, _LOST if taken.id % 9 == 0 else "")
 
 
-def deal_with(store: Store, clock: Clock) -> int:
-    """Do with some open alerts what people do; return how many were dealt with."""
+def deal_with(store: Store, clock: Clock) -> None:
+    """Do with some open alerts what people do."""
     alerts = [record_of(one) for one in Alerts(store.engine).page(AlertFilter(states=("open",)), limit=50).items]
-    done = 0
     for (what, by, why), alert in zip(_DEALT_WITH, alerts[1:], strict=False):
         until = (clock.utc() + timedelta(days=3)).timestamp() if what == "snooze" else None
         try:
             act(store, alert.id, what, by=by, why=why, until=until, clock=clock)
         except UsageError:  # one that has no level to stay at cannot be expected
             act(store, alert.id, "acknowledge", by=by, why=why, clock=clock)
-        done += 1
-    return done
 
 
 def import_series(store: Store, clock: Clock, days: int, seed: int) -> None:
     """Points that another tool would have written down, day after day: they are no results of ours."""
-    known = SeriesStore(store, clock)
-    draw = chance(seed, _IMPORTED)
-    now = clock.utc()
+    series, draw, now = SeriesStore(store, clock), chance(seed, _IMPORTED), clock.utc()
     points = []
     for day in range(days):
         level = 14.2 * (1.08 if day > 0.7 * days else 1.0)
         at = (now - timedelta(days=days - day)).timestamp()
-        value = float(level * (1 + 0.03 * draw.normal()))
-        points.append(FilePoint(f"{_IMPORTED}, minutes", at, value, "lower", "min"))
-    known.check(known.take(points).series)
+        points.append(FilePoint(f"{_IMPORTED}, minutes", at, float(level * (1 + 0.03 * draw.normal())), "lower", "min"))
+    series.check(series.take(points).series)
 
 
 @dataclass(frozen=True, slots=True)
-class DemoSettings:
-    """How much of a year there is."""
+class DemoSize:
+    """How much demo data there is to be."""
 
     campaigns: int = 200
     agents: int = 20
     days: int = 365
+    results: int | None = None
+    """At least so many results; those of the campaigns when left out."""
     seed: int = 2026
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
 
 
 class Player:
-    """Plays campaigns into a store, one after another.
+    """Plays campaigns into a store, one after another."""
 
-    Args:
-        store: where they go.
-        settings: how many, over how long.
-    """
-
-    def __init__(self, store: Store, settings: DemoSettings) -> None:
+    def __init__(self, store: Store, settings: DemoSize) -> None:
         self.store, self.settings = store, settings
         self.clock = SimulatedClock(settings.now - timedelta(days=settings.days + 1))
         self.control = Control(store.engine, self.clock, seed=settings.seed)
-        self.machines: Mapping[str, DemoMachine] = by_name(fleet(settings.agents))
+        self.machines: Mapping[str, DemoMachine] = {one.name: one for one in fleet(settings.agents)}
         self.agents: dict[str, AgentRecord] = {}
         self._schedules: dict[str, str] = {}
         self._stored: dict[str, int | None] = {}
@@ -196,21 +186,25 @@ class Player:
     def submit(self, entry: CampaignEntry) -> Plan:
         """Submit the campaign of an entry, as its author or its schedule does."""
         study = entry.study
-        document = self._document(study)
-        loaded = load(document)
-        plan = make_plan(loaded, lambda _definition: {})
         firing = self._firing(entry) if study.scheduled else None
-        version = self._version(study)
-        settings = FleetSettings(submitted_by=study.by, origin="schedule" if firing else "", version=version)
         firings = Firings(self.store.engine, self.clock)
+        settings = FleetSettings(
+            submitted_by=study.by, origin="schedule" if firing else "", version=self._version(study)
+        )
+        also = (lambda session, campaign: firings.confirm(session, firing, campaign)) if firing else None
+        return self._to_fleet(self._document(study), settings, also)
+
+    def _to_fleet(
+        self,
+        document: dict[str, Any],
+        settings: FleetSettings,
+        also: Callable[[Session, str], None] | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> Plan:
+        loaded = load(document)
+        plan, labels = make_plan(loaded, lambda _definition: {}), labels or loaded.benchmark.labels
         return self.store.submit_to_fleet(
-            plan,
-            document,
-            loaded.benchmark.labels,
-            self.clock,
-            settings=settings,
-            label_of=label_of,
-            also=(lambda session, campaign: firings.confirm(session, firing, campaign)) if firing else None,
+            plan, document, labels, self.clock, settings=settings, label_of=label_of, also=also
         )
 
     def machine_of(self, study: Study, job: Job) -> DemoMachine:
@@ -221,10 +215,14 @@ class Player:
     ) -> Scene:
         """What is around a job that begins at a moment; now when left out."""
         seed = self.settings.seed
-        draw = chance(seed, entry.study.name, entry.number, job.index)
-        now = moment(entry.study.name, machine, entry.age, seed)
         return Scene(
-            job, now, at or self.clock.at, draw, scratch, entry.age >= _KEPT_SINCE or entry.newest, entry.ends == "busy"
+            job,
+            moment(entry.study.name, machine, entry.age, seed),
+            at or self.clock.at,
+            chance(seed, entry.study.name, entry.number, job.index),
+            scratch,
+            rich=entry.age >= _KEPT_SINCE or entry.newest,
+            busy=entry.ends == "busy",
         )
 
     # What has not ended
@@ -236,12 +234,8 @@ class Player:
             by_hand = replace(study, scheduled=False, by="alice")
             self.campaign(CampaignEntry(by_hand, at, "running", 1.0, 10_000 + place, newest=True), scratch)
         self.clock.at = self.settings.now - timedelta(hours=5)
-        waits = replace(STUDIES[4], scheduled=False, by="bob")
-        document = {**waits.document, "needs": {"gpu_model": "B200"}}
-        plan = make_plan(load(document), lambda _definition: {})
-        self.store.submit_to_fleet(
-            plan, document, LABELS, self.clock, settings=FleetSettings(submitted_by="bob"), label_of=label_of
-        )
+        document = {**STUDIES[4].document, "needs": {"gpu_model": "B200"}}
+        self._to_fleet(document, FleetSettings(submitted_by="bob"), labels=LABELS)
 
     def _leave(self, job: Job, fence: int, agent: AgentRecord, took_s: float) -> None:
         """Leave a job as far as it is by now, when it would end later."""
@@ -310,22 +304,31 @@ class Player:
         return taken[-1] if taken else None
 
     def _measure(self, entry: CampaignEntry, job: Job, machine: DemoMachine, scratch: Path) -> None:
-        agent = self.agents[machine.name]
-        fence = 1
+        agent, fence = self.agents[machine.name], 1
         if entry.ends == "lost once" and job.index == 0 and self._is_past(_LEASE_S + _WAIT_S):
-            self._lose(agent, job)
+            self.control.claim(agent.id, job.id, 1)  # an attempt that ends with its agent gone
+            self.clock.forward(_LEASE_S)
+            self.control.expire()
+            self.clock.forward(_WAIT_S)
             fence = 2
         lease = self.control.claim(agent.id, job.id, fence)
         if lease is None:
             return
         scene = self.scene(entry, job, machine, scratch)
-        runs = self._runs(entry, scene)
+        if entry.ends == "all failed" or (entry.ends == "one failed" and job.index == 1):
+            failure = _LOST_DEVICE if entry.study.kind in ("llm", "search") else _OUT_OF_MEMORY
+            runs = failed(scene, failure, {"prepare": 0.6, "load": 7.0})
+        else:
+            runs = runs_of(entry.study.kind, scene)
         took_s = lasted_s(runs)
         if not self._is_past(took_s):
             self._leave(job, fence, agent, took_s)
             return
         result = judge(job, runs, environment(scene))
-        self._log(scene, agent, fence, result)
+        if scene.rich or result.error is not None:
+            log = tuple(log_lines(scene, result))
+            told = Progress(agent.id, scene.runs - 1, scene.runs, "measure", 1.0, log=log)
+            self.control.progress(job.id, fence, told)
         self.clock.forward(took_s)
         self.deliver(job, fence, agent, result, runs)
         self.jobs += 1
@@ -334,31 +337,19 @@ class Player:
         """Whether what takes so long from here on has ended by now."""
         return self.clock.at + timedelta(seconds=seconds) <= self.settings.now
 
-    def _runs(self, entry: CampaignEntry, scene: Scene) -> list[RunOutcome]:
-        broken = entry.ends == "all failed" or (entry.ends == "one failed" and scene.job.index == 1)
-        if not broken:
-            return list(RUNS[entry.study.kind](scene))
-        failure = _LOST_DEVICE if entry.study.kind in ("llm", "search") else _OUT_OF_MEMORY
-        return failed(scene, failure, {"prepare": 0.6, "load": 7.0})
-
-    def _lose(self, agent: AgentRecord, job: Job) -> None:
-        """Let an attempt end with its agent gone."""
-        self.control.claim(agent.id, job.id, 1)
-        self.clock.forward(_LEASE_S)
-        self.control.expire()
-        self.clock.forward(_WAIT_S)
-
-    def _log(self, scene: Scene, agent: AgentRecord, fence: int, result: MultiRunJobResult) -> None:
-        if scene.rich or result.error is not None:
-            lines = tuple(log_lines(scene, result))
-            told = Progress(agent.id, scene.runs - 1, scene.runs, "measure", 1.0, log=lines)
-            self.control.progress(scene.job.id, fence, told)
-
     def deliver(
         self, job: Job, fence: int, agent: AgentRecord, result: MultiRunJobResult, runs: list[RunOutcome]
     ) -> None:
         """Keep a result with its samples and files, and take it into its series."""
-        result = self.kept(result, runs)
+        kept = (
+            replace(
+                run.result,
+                samples=self.store.samples.write(run.samples) if run.files else None,
+                files={name: self.store.artefacts.take(path) for name, path in run.files.items()},
+            )
+            for run in runs
+        )
+        result = replace(result, runs=tuple(kept))
         failure = failure_of(result) if result.state == "failed" else None
         taken = self.control.deliver(
             job.id,
@@ -377,24 +368,10 @@ class Player:
                 note_left(session, self.store.artefacts, job.id, fence, left)
         observe_job(self.store, job, result, self.clock)
 
-    def kept(self, result: MultiRunJobResult, runs: list[RunOutcome]) -> MultiRunJobResult:
-        """A result whose runs name the samples and files that were kept of them."""
-        kept = tuple(
-            replace(
-                run.result,
-                samples=self.store.samples.write(run.samples) if run.files else None,
-                files={name: self.store.artefacts.take(path) for name, path in run.files.items()},
-            )
-            for run in runs
-        )
-        return replace(result, runs=kept)
-
 
 def lasted_s(runs: Sequence[RunOutcome]) -> float:
-    """How long runs took, one after another."""
     return sum(run.result.duration_seconds + _BETWEEN_RUNS_S for run in runs)
 
 
 def label_of(job: Job) -> str:
-    """A job's point in words."""
     return job_label(job.point, job.definition.model_dump(mode="json", exclude_defaults=True))

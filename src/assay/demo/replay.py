@@ -19,8 +19,7 @@ from assay.analyse.records import Answer, Check, MetricStatistics, MultiRunJobRe
 from assay.analyse.summary import summarise
 from assay.clock import iso
 from assay.documents import to_json
-from assay.plan.job import Job
-from assay.plan.lifecycle import Event, campaign_state
+from assay.plan.job import Event, Job, campaign_state
 from assay.plan.plan import Plan, make_plan
 from assay.run.records import Failure, SingleRunResult
 from assay.sim.history import DetectedChange, History, NightResult, SimulatedClock, first_night, nights, series_name
@@ -35,6 +34,7 @@ from assay.version import __version__
 if TYPE_CHECKING:
     from assay.series.repository import KnownFinding
 
+
 # A run of a simulated night takes this long.
 _RUN_S = 60.0
 # So long after a night begins, all of its results are there.
@@ -47,9 +47,7 @@ class ReplayObserver(Protocol):
 
     def campaign(self, store: Store, campaign: str, at: datetime) -> None: ...
 
-    def morning(self, store: Store, at: datetime) -> None:
-        """A night is over, also one without any result."""
-        ...
+    def morning(self, store: Store, at: datetime) -> None: ...
 
 
 def play(history: History, store: Store, observer: ReplayObserver, today: datetime) -> int:
@@ -105,8 +103,7 @@ def _campaign(store: Store, loaded: Loaded, plan: Plan, results: Iterable[NightR
 def result_of(job: Job, drawn: NightResult) -> MultiRunJobResult:
     """The result of a job, as if its runs had given the numbers that were drawn."""
     runs = _runs(job, drawn)
-    failure = runs[0].error if drawn.failure else None
-    hot = drawn.around.throttled
+    failure, hot = runs[0].error, drawn.around.throttled
     told = "the kernel counted thermal throttle events" if hot else "no thermal throttling"
     checks = () if failure else (Check("clocks not throttled", not hot, told),)
     return MultiRunJobResult(
@@ -140,6 +137,7 @@ def _statistics(job: Job, name: str, values: tuple[float, ...]) -> MetricStatist
 def _runs(job: Job, drawn: NightResult) -> tuple[SingleRunResult, ...]:
     count = 1 if drawn.failure else len(next(iter(drawn.values.values())))
     code, _, message = drawn.failure.partition(": ")
+    error = Failure(code.replace(" ", "-"), message or drawn.failure, phase="load") if drawn.failure else None
     target = job.definition.target
     facts: dict[str, JsonValue] = {}
     if isinstance(target, ModelTarget):
@@ -153,7 +151,7 @@ def _runs(job: Job, drawn: NightResult) -> tuple[SingleRunResult, ...]:
             duration_seconds=_RUN_S,
             metrics={name: values[run] for name, values in drawn.values.items()},
             facts=facts,
-            error=Failure(code.replace(" ", "-"), message or drawn.failure, phase="load") if drawn.failure else None,
+            error=error,
         )
         for run in range(count)
     )
@@ -177,9 +175,8 @@ def _environment(around: NightEnvironment) -> dict[str, JsonValue]:
         "gpus": 1 if host.gpu else None,
         "driver": host.driver,
     }
-    control: dict[str, JsonValue] = {
-        "control": {"version": 1, "integer_ms": round(around.integer_ms, 4), "memory_ms": round(around.memory_ms, 4)}
-    }
+    rounds_ms = {"integer_ms": round(around.integer_ms, 4), "memory_ms": round(around.memory_ms, 4)}
+    control: dict[str, JsonValue] = {"control": {"version": 1, **rounds_ms}}
     return {
         "machine": {name: value for name, value in machine.items() if value is not None},
         "packages": {**host.packages, "assay": __version__},
@@ -214,7 +211,7 @@ class DetectionObserver:
     def campaign(self, store: Store, campaign: str, at: datetime) -> None:
         """Take the results of a campaign into their series: points, findings, alerts."""
         from assay.alert.ingest import observe
-        from assay.report.reading import read_campaign
+        from assay.report.result import read_campaign
 
         night = _night(at.timestamp(), self._first)
         for one in observe(store, read_campaign(store, campaign), SimulatedClock(at)):
@@ -223,8 +220,7 @@ class DetectionObserver:
             )
 
     def morning(self, store: Store, at: datetime) -> None:
-        """Check whether a benchmark stopped giving results."""
-        from assay.alert.periodic import check_silence
+        from assay.alert.ingest import check_silence
         from assay.alert.rules import rules_of
         from assay.store.alerts import AlertRules
 

@@ -54,6 +54,11 @@ class Study:
             return self.document
         return {**self.document, "needs": {**self.document.get("needs", {}), "agent": self.machine}}
 
+    @property
+    def machines(self) -> set[str]:
+        """All that its jobs run on."""
+        return set(self.document.get("matrix", {}).get("needs.agent", ())) or {self.machine}
+
 
 def _document(name: str, about: str, team: str, **sections: Any) -> dict[str, Any]:  # noqa: ANN401  (a file's sections)
     return {"benchmark": name, "description": f"{_SAID}{about}", "labels": {**LABELS, "team": team}, **sections}
@@ -270,7 +275,6 @@ class Conditions:
 
 
 def moment(study: str, machine: DemoMachine, now: float, seed: int) -> Conditions:
-    """How things stand."""
     slower, heavier, hot, commits = 1.0, 1.0, False, int(now * 90)
     for change in CHANGES:
         here = change.machine in ("", machine.name)

@@ -1,11 +1,11 @@
-"""What is around one job while its numbers are drawn: the machine of that day, its state, and its log."""
+"""One job while its numbers are drawn: the machine of that day and its state; and the record of its runs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +14,22 @@ from pydantic import JsonValue
 
 from assay.analyse.records import MultiRunJobResult
 from assay.clock import iso
-from assay.demo.machines import GIB, DemoMachine, machine_facts
+from assay.demo.machines import GIB, DemoMachine, enrolment, machine_facts
 from assay.demo.scenario import Conditions
 from assay.plan.job import Job
+from assay.run.derived_metrics import derived
+from assay.run.probes import FILE
+from assay.run.probes.columns import Rows, write
+from assay.run.records import (
+    DeviceProof,
+    Energy,
+    Failure,
+    MachineTelemetry,
+    RunOutcome,
+    SampleSet,
+    SingleRunResult,
+    Window,
+)
 from assay.sim.history.generator import INTEGER_MS, MEMORY_MS
 from assay.version import __version__
 
@@ -42,12 +55,10 @@ class Scene:
 
     @property
     def machine(self) -> DemoMachine:
-        """The machine, with the software of the day."""
         return self.moment.machine
 
     @property
     def runs(self) -> int:
-        """How many runs the job asks for."""
         return self.job.definition.measure.runs
 
     def between_runs(self) -> float:
@@ -106,13 +117,15 @@ def _state(scene: Scene) -> dict[str, JsonValue]:
             "drift_pct": round(100 * (took / usual - 1), 3),
         }
     others = 18.0 if scene.busy else float(draw.uniform(0.3, 2.5))
+    warm = 91.0 if scene.moment.hot else 44.0 + float(draw.uniform(0, 6))
+    available = int(0.7 * machine.memory_gib * GIB)
     fitness: dict[str, JsonValue] = {
         "at": iso(scene.at),
         "device": machine.device or "cpu",
-        "memory": {"total_bytes": machine.memory_gib * GIB, "available_bytes": int(0.7 * machine.memory_gib * GIB)},
+        "memory": {"total_bytes": machine.memory_gib * GIB, "available_bytes": available},
         "control": {**control, "history": history},
         "load": {"average_1m": round(others / 20, 2), "others_pct": round(others, 2)},
-        "heat": _heat(scene),
+        "heat": {"nearest": {"sensor": "package", "celsius": round(warm, 1), "headroom_c": round(95.0 - warm, 1)}},
     }
     if machine.os == "linux":
         fitness["clock"] = {"source": "arch_sys_counter" if machine.architecture == "aarch64" else "tsc"}
@@ -123,19 +136,10 @@ def _state(scene: Scene) -> dict[str, JsonValue]:
         ]
     return {
         "load_average": [round(others / 20, 2)] * 3,
-        "memory_available_bytes": int(0.7 * machine.memory_gib * GIB),
-        "busy_processes": _busy(scene),
+        "memory_available_bytes": available,
+        "busy_processes": [{"name": "updatedb", "pid": 4211, "cpu_pct": 94.0}] if scene.busy else [],
         "fitness": fitness,
     }
-
-
-def _heat(scene: Scene) -> dict[str, JsonValue]:
-    warm = 91.0 if scene.moment.hot else 44.0 + float(scene.draw.uniform(0, 6))
-    return {"nearest": {"sensor": "package", "celsius": round(warm, 1), "headroom_c": round(95.0 - warm, 1)}}
-
-
-def _busy(scene: Scene) -> list[JsonValue]:
-    return [{"name": "updatedb", "pid": 4211, "cpu_pct": 94.0}] if scene.busy else []
 
 
 def log_lines(scene: Scene, result: MultiRunJobResult) -> Iterator[str]:
@@ -150,3 +154,221 @@ def log_lines(scene: Scene, result: MultiRunJobResult) -> Iterator[str]:
             yield f"run {run.run_id + 1} failed: {run.error.message}"
         else:
             yield f"run {run.run_id + 1} ended"
+
+
+_EVERY_S = 0.1
+_MOST_LOOKS = 600
+# Where the clock of a machine stood when the run began; any number is as good.
+_ORIGIN_NS = 7_200_000_000_000
+_NO_COUNTER = "this machine has no energy counter that can be read"
+_THERMAL_BIT = 0x40  # of NVML: slowed down by the software for heat
+# Between two runs: the process ends, the next one starts.
+_BETWEEN_S = 1.5
+
+
+def seen_of(
+    scene: Scene, phases: Mapping[str, float], work: float, rss_mb: float, spans: Mapping[str, Mapping[str, JsonValue]]
+) -> MachineTelemetry:
+    before = sum(seconds for name, seconds in phases.items() if name in ("prepare", "load", "first", "warmup"))
+    measured = phases.get("measure", sum(phases.values()))
+    begin = _ORIGIN_NS + int(before * 1e9)
+    means = _levels(scene, work, rss_mb)
+    statistics = {name: {"mean": level, "min": 0.94 * level, "max": 1.05 * level} for name, level in means.items()}
+    energy, absent = _energy(scene, work, measured)
+    held = ("slowed down for heat",) if scene.moment.hot else ()
+    throttled: dict[str, tuple[str, ...]] = {"cpu": held} if scene.machine.architecture == "x86_64" else {}
+    on_gpu = _on_gpu(scene)
+    return MachineTelemetry(
+        window_ns=(begin, begin + int(measured * 1e9)),
+        every_s=_EVERY_S,
+        looks=max(1, int(measured / _EVERY_S)),
+        statistics=statistics,
+        energy=energy,
+        throttled=throttled | ({"gpu:0": ()} if on_gpu else {}),
+        foreign={"gpu:0": ()} if on_gpu else {},
+        spans=spans,
+        cost={"cpu_s": 0.006 * measured, "cpu_pct": 0.6, "look_ms": 0.55, "slowest_look_ms": 2.1},
+        absent=absent,
+    )
+
+
+def write_telemetry(scene: Scene, run: int, phases: Mapping[str, float], work: float, rss_mb: float) -> Path:
+    """All readings of a run, as the file that is kept with it."""
+    length = sum(phases.values())
+    count = min(_MOST_LOOKS, max(20, int(length / _EVERY_S)))
+    at_s = np.linspace(0.0, length, count)
+    busy = _busy_share(at_s, phases)
+    at_ns = (_ORIGIN_NS + at_s * 1e9).astype(np.int64).tolist()
+    rows: list[Rows] = list(_marks(phases))
+    for name, level in _levels(scene, work, rss_mb).items():
+        source, _, reading = name.rpartition(".")
+        values = _course(scene, reading, level, busy)
+        rows.append((source, reading, "", at_ns, [round(float(one), 3) for one in values]))
+    if scene.moment.hot and _on_gpu(scene):
+        bits = np.where(busy > 0.5, _THERMAL_BIT, 0)
+        rows.append(("gpu:0", "throttle_bits", "", at_ns, bits.astype(float).tolist()))
+    path = scene.scratch / f"run-{run}-{FILE}"
+    write(path, rows)
+    return path
+
+
+def _on_gpu(scene: Scene) -> bool:
+    kind = getattr(scene.job.definition.target, "device", None)
+    return scene.machine.device == "cuda" and kind != "cpu"
+
+
+def _levels(scene: Scene, work: float, rss_mb: float) -> dict[str, float]:
+    """Reading → its level while the clock runs."""
+    machine = scene.machine
+    cores = 1.0 if _on_gpu(scene) else max(1.0, 0.5 * machine.cores)
+    slow = 0.82 if scene.moment.hot else 1.0
+    found = {
+        "job.cpu_pct": 100 * work * cores,
+        "others.cpu_pct": 18.0 * machine.cores if scene.busy else 1.4 * machine.cores,
+        "job.rss_bytes": rss_mb * 1e6,
+        "machine.memory_available_bytes": 0.7 * machine.memory_gib * 2**30,
+    }
+    if machine.os == "linux":
+        found |= {"machine.cpu_mhz": 3400 * slow / max(1.0, machine.speed / 4), "machine.temperature_c": 61 / slow}
+    if _on_gpu(scene):
+        found |= {
+            "gpu:0.gpu_util_pct": 100 * min(1.0, work),
+            "gpu:0.gpu_mem_bytes": 0.85 * machine.gpu_gib * 2**30,
+            "gpu:0.power_w": _gpu_w(scene, work),
+            "gpu:0.sm_mhz": 1755 * slow,
+            "gpu:0.temperature_c": 58 / slow,
+            "gpu:0.job_processes": 1.0,
+        }
+    elif machine.idle_w and machine.architecture == "x86_64" and machine.os == "linux":
+        found["rapl:package-0.power_w"] = _cpu_w(scene, work)
+    return found
+
+
+def _cpu_w(scene: Scene, work: float) -> float:
+    return scene.machine.idle_w + work * (scene.machine.busy_w - scene.machine.idle_w)
+
+
+def _gpu_w(scene: Scene, work: float) -> float:
+    return 0.8 * _cpu_w(scene, work)
+
+
+def _energy(scene: Scene, work: float, seconds: float) -> tuple[tuple[Energy, ...], dict[str, str]]:
+    machine = scene.machine
+    if _on_gpu(scene):
+        idle = 0.6 * machine.idle_w
+        watts = _gpu_w(scene, work) * scene.between_runs()
+        return (Energy("NVML energy counter of GPU 0", "gpu", watts * seconds, seconds, "counter", idle),), {}
+    if machine.architecture == "x86_64" and machine.os == "linux":
+        watts = _cpu_w(scene, work) * scene.between_runs()
+        return (Energy("RAPL package-0", "package", watts * seconds, seconds, "counter", machine.idle_w),), {}
+    return (), {"rapl": _NO_COUNTER}
+
+
+def _marks(phases: Mapping[str, float]) -> list[Rows]:
+    rows: list[Rows] = []
+    at = _ORIGIN_NS
+    for name, seconds in phases.items():
+        end = at + int(seconds * 1e9)
+        rows.append(("phase", name, "", [at, end], [1.0, 0.0]))
+        at = end
+    return rows
+
+
+def _busy_share(at_s: Values, phases: Mapping[str, float]) -> Values:
+    """How busy a run is at each moment: little while it loads, all while it is measured."""
+    level = {"prepare": 0.05, "load": 0.35, "first": 0.8, "warmup": 0.95, "measure": 1.0, "score": 0.2, "cleanup": 0.05}
+    busy, at = np.zeros_like(at_s), 0.0
+    for name, seconds in phases.items():
+        busy[(at_s >= at) & (at_s <= at + seconds)] = level.get(name, 0.5)
+        at += seconds
+    return busy
+
+
+def _course(scene: Scene, reading: str, level: float, busy: Values) -> Values:
+    """One reading over time: it follows the work, warms up slowly, or stays where it is."""
+    noise = scene.draw.normal(size=busy.size)
+    if reading in ("cpu_pct", "gpu_util_pct", "power_w"):
+        return np.maximum(0.0, level * busy * (1 + 0.04 * noise))
+    if reading == "temperature_c":
+        warm = 1 - np.exp(-np.cumsum(busy) / max(1.0, busy.size / 6))
+        return 38 + (level - 38) * warm + 0.3 * noise
+    if reading in ("rss_bytes", "gpu_mem_bytes"):
+        return level * np.minimum(1.0, 0.3 + np.maximum.accumulate(busy) * 0.7) + 0 * noise
+    return level * (1 + 0.004 * noise) if reading != "job_processes" else level + 0 * noise
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnRun:
+    """One run as its kind of target draws it."""
+
+    phases: Mapping[str, float]
+    """Seconds in each."""
+    metrics: Mapping[str, float]
+    samples: tuple[SampleSet, ...] = ()
+    facts: Mapping[str, JsonValue] = field(default_factory=dict)
+    device: DeviceProof | None = None
+    work: float = 0.7
+    """How busy the device was, as a share."""
+    rss_mb: float = 300.0
+    spans: Mapping[str, Mapping[str, JsonValue]] = field(default_factory=dict)
+    files: Mapping[str, Path] = field(default_factory=dict)
+    error: Failure | None = None
+
+
+def outcomes(scene: Scene, drawn: Sequence[DrawnRun]) -> list[RunOutcome]:
+    found, at = [], 0.0
+    for number, one in enumerate(drawn):
+        found.append(_outcome(scene, number, one, at))
+        at += sum(one.phases.values()) + _BETWEEN_S
+    return found
+
+
+def _outcome(scene: Scene, number: int, drawn: DrawnRun, at_s: float) -> RunOutcome:
+    length = sum(drawn.phases.values())
+    seen = None if drawn.error else seen_of(scene, drawn.phases, drawn.work, drawn.rss_mb, drawn.spans)
+    labels = {"gpu": enrolment(scene.machine).profile.labels.get("gpu", "")} if scene.machine.gpu else {}
+    more, absent, facts = derived(drawn.metrics, seen, scene.job.definition, labels, scene.machine.name)
+    files = dict(drawn.files)
+    if scene.rich and seen is not None:
+        files[FILE] = write_telemetry(scene, number, drawn.phases, drawn.work, drawn.rss_mb)
+    begin = scene.at + timedelta(seconds=at_s)
+    counts = {one.metric: int(one.value.size) for one in drawn.samples if one.phase == "measure"}
+    result = SingleRunResult(
+        run_id=number,
+        is_cold_start=number == 0,
+        started_at=iso(begin),
+        completed_at=iso(begin + timedelta(seconds=length)),
+        duration_seconds=round(length, 3),
+        phases=dict(drawn.phases),
+        metrics={} if drawn.error else {**drawn.metrics, **more},
+        absent=absent,
+        sample_counts=counts,
+        facts={**drawn.facts, **facts, "simulated": True},
+        device=drawn.device,
+        window=None if drawn.error else _window(scene, drawn),
+        error=drawn.error,
+        seen=seen,
+    )
+    return RunOutcome(result, drawn.samples, files)
+
+
+def _window(scene: Scene, drawn: DrawnRun) -> Window:
+    wall, machine = drawn.phases.get("measure", 1.0), scene.machine
+    others = 0.18 if scene.busy else float(scene.draw.uniform(0.002, 0.02))
+    counted = machine.os == "linux" and machine.architecture == "x86_64"
+    return Window(
+        wall_s=wall,
+        cpu_s=wall * max(0.2, drawn.work * machine.cores * 0.5),
+        others_cpu_s=wall * machine.cores * others,
+        steal_s=0.0,
+        cores=machine.cores,
+        throttle_events=(7 if scene.moment.hot else 0) if counted else None,
+        harness_ns=180.0,
+        load_average_before=0.2,
+        load_average_after=1.1,
+    )
+
+
+def failed(scene: Scene, failure: Failure, phases: Mapping[str, float]) -> list[RunOutcome]:
+    """The runs of a job that all ended in the same way."""
+    return outcomes(scene, [DrawnRun(phases, {}, error=failure)] * scene.runs)

@@ -20,12 +20,10 @@ from assay.documents import to_json
 from assay.engines.base import FailureReason
 from assay.errors import StoreError
 from assay.exec.folder import RESULT, ResultFolder
-from assay.plan.job import Job
-from assay.plan.lifecycle import FINAL
-from assay.run.artefacts import FOLDER, gather
+from assay.plan.job import FINAL, Job
 from assay.run.records import Failure, RunOutcome, SampleSet, SingleRunResult, unmeasured_run
-from assay.run.scratch import scratch_folder
-from assay.spec.secrets import references
+from assay.run.scratch import FOLDER, gather, scratch_folder
+from assay.spec.references import references
 from assay.store.store import Store
 
 _TAIL_LINES = 20

@@ -35,7 +35,7 @@ from assay.engines.base import (
 from assay.engines.collect import Termination
 from assay.engines.status import StatusPrinter, note_unused, standings
 from assay.errors import NOT_KEPT, AssayError, MeasureError, UsageError
-from assay.plan.lifecycle import campaign_state
+from assay.plan.job import campaign_state
 from assay.report.live import View
 from assay.report.result import CampaignResult
 from assay.run.inputs import plan_of
@@ -45,6 +45,7 @@ from assay.spec.load import Loaded
 if TYPE_CHECKING:
     from assay.place.fleet.client import FleetClient
     from assay.store.store import Store
+
 
 # How often a server learns how the jobs stand.
 _REPORT_S = 2.0

@@ -31,8 +31,7 @@ from assay.errors import MeasureError, UsageError
 from assay.hardware.environment import git_state
 from assay.place.fleet.client import AWAY, FleetClient
 from assay.place.fleet.protocol import Submission
-from assay.plan.job import JobFile
-from assay.plan.lifecycle import FINAL
+from assay.plan.job import FINAL, JobFile
 from assay.plan.plan import Plan
 from assay.report.live import View
 from assay.report.result import CampaignResult

@@ -12,12 +12,10 @@ from assay.engines.base import CampaignSize, NullReporter, OpenJobs, Reporter
 from assay.engines.collect import ResultFolders, Termination, collect
 from assay.engines.status import note_findings
 from assay.exec.machine import surroundings
-from assay.plan.job import Job
-from assay.plan.lifecycle import FINAL
+from assay.plan.job import FINAL, Job
 from assay.plan.plan import Plan
 from assay.report.live import View
-from assay.report.reading import read_campaign
-from assay.report.result import CampaignResult, kept_result
+from assay.report.result import CampaignResult, kept_result, read_campaign
 from assay.run.scratch import held
 from assay.spec.load import Loaded
 from assay.store.store import Store

@@ -22,11 +22,10 @@ from assay.hardware.fitness.lock import mode_from
 from assay.hardware.fitness.session import DeviceSession
 from assay.monitoring.monitor import Monitor, monitored
 from assay.place.needs import Profile
-from assay.plan.job import Job
-from assay.plan.lifecycle import FINAL
+from assay.plan.job import FINAL, Job
 from assay.plan.plan import Plan, refuse_parts_in_turn, refuse_unsupported
 from assay.report.live import View
-from assay.report.reading import read_job
+from assay.report.result import read_job
 from assay.run.capabilities import profile_for
 from assay.run.records import RunOutcome, SingleRunResult
 from assay.run.scratch import scratch_folder, sweep_abandoned

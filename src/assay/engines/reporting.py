@@ -24,8 +24,8 @@ from assay.files import write_whole
 from assay.place.fleet.client import AwayError, FleetClient, RefusedError
 from assay.place.fleet.protocol import DeliveryWord, Elsewhere, JobProgress, JobProgressReport
 from assay.place.fleet.transport import back_off_s
-from assay.plan.lifecycle import FINAL
-from assay.report.reading import read_job
+from assay.plan.job import FINAL
+from assay.report.result import read_job
 from assay.run.records import SingleRunResult
 from assay.store.listing import Listing
 from assay.store.records import StoredJob

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 
 from assay.analyse.merge import PartResult, PartRun, merge_point
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
-from assay.plan.digest import content_hash
-from assay.plan.job import Job, point_key, whole
+from assay.plan.job import Job, content_hash, point_key, whole
 from assay.report.result import CampaignResult
-from assay.run.load.requests import REQUESTS, read_requests
+from assay.run.load.http.recording import REQUESTS, read_requests
 from assay.run.records import RunOutcome, SampleSet
 from assay.spec.benchmark import Definition
 

@@ -21,8 +21,7 @@ from assay.analyse.steady_state import enough, samples_for_objective, steady
 from assay.documents import from_json
 from assay.errors import AssayError
 from assay.run.contract import Order, RateProbe, Rules
-from assay.run.handover import Refusal, leave, leave_refusal
-from assay.run.numerics import forget
+from assay.run.launch import Refusal, forget, leave, leave_refusal
 from assay.run.pipes import PipeStage, take_over
 from assay.run.processes import TAG_VARIABLE, adopt_orphans, end_descendants, hold_lifeline
 from assay.run.targets import find_target, target_name
@@ -78,7 +77,7 @@ def _rules(definition: Definition) -> Rules:
 
 def _falls_behind() -> Callable[[Sequence[tuple[float, int, int, int]], float], bool]:
     """The rule for loads that wait for nobody, loaded before theirs begins: it must not be held up for that."""
-    from assay.analyse.capacity.saturation import saturated
+    from assay.analyse.capacity.search import saturated
 
     def falls_behind(story: Sequence[tuple[float, int, int, int]], latency_s: float) -> bool:
         at_s, in_flight, due, done = zip(*story, strict=True)

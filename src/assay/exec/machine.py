@@ -6,9 +6,8 @@ from assay.errors import MeasureError
 from assay.hardware.environment import packages
 from assay.hardware.machine import machine_id
 from assay.place.needs import Profile, missing
-from assay.plan.digest import content_hash
-from assay.plan.job import Job
-from assay.spec.devices import INSTALL, split_index
+from assay.plan.job import Job, content_hash
+from assay.spec.section import INSTALL, split_index
 from assay.spec.target import ModelTarget
 
 

@@ -15,10 +15,19 @@ from assay.analyse.text import listed, percent
 from assay.clock import SYSTEM_CLOCK, Clock
 from assay.errors import UsageError
 from assay.exec.machine import surroundings
-from assay.experiments.interleave import Experiment, experiment_session
-from assay.experiments.pair import EXPERIMENT, NAME, PAIRS_OF_A_BLOCK, PLACE, TIES, ExperimentPart, JobPair, parts_of
-from assay.plan.digest import digest_of
-from assay.plan.job import Job
+from assay.experiments.interleave import (
+    EXPERIMENT,
+    NAME,
+    PAIRS_OF_A_BLOCK,
+    PLACE,
+    TIES,
+    Experiment,
+    ExperimentPart,
+    JobPair,
+    experiment_session,
+    parts_of,
+)
+from assay.plan.job import Job, digest_of
 from assay.plan.plan import Plan
 from assay.report.live import SilentView, View
 from assay.run.inputs import fingerprints
@@ -105,25 +114,26 @@ def run_ab(
             pair, session, seed=seed, fresh=fresh, parts=parts, planned=most * PAIRS_OF_A_BLOCK
         ) as experiment:
             experiment.begin()
-            _announce(experiment, view, names, most)
+            campaigns = " and ".join(experiment.parts[-1].campaigns)
+            note = f"up to {most} pairs" + (", resumed: what was measured before is kept" if experiment.resumed else "")
+            view.campaign(campaigns, 2, experiment.planned, note)
+            view.job(experiment.name, names, 0, 1)
             stopped = _until(experiment, question, most, budget.seconds, clock)
         return _compared(experiment, question, stopped, clock.monotonic_s() - began_s)
-
-
-def _announce(experiment: Experiment, view: View, names: str, most: int) -> None:
-    campaigns = " and ".join(experiment.parts[-1].campaigns)
-    note = f"up to {most} pairs" + (", resumed: what was measured before is kept" if experiment.resumed else "")
-    view.campaign(campaigns, 2, experiment.planned, note)
-    view.job(experiment.name, names, 0, 1)
 
 
 def _until(experiment: Experiment, question: ABQuestion, most: int, at_most_s: float | None, clock: Clock) -> Stopped:
     """Measure block after block; say why it ended."""
     began_s, blocks = clock.monotonic_s(), 0
     while True:
-        decision = _decision(experiment, question)
-        if decision is not None:
-            _say(experiment, decision, blocks)
+        # Nothing is decided while no run has ended.
+        if (wanted := _deciding(experiment, question)) is not None:
+            refuse_absent(wanted, [run for side in experiment.readings for run in side if not run.failure])
+            decision = _decided(experiment, wanted, question.smallest)
+            if blocks and decision.interval is not None and decision.change is not None:
+                low, high = (percent(end, signed=True) for end in (decision.interval.low, decision.interval.high))
+                shown = f"{decision.metric} {percent(decision.change, signed=True)} [{low}, {high}]"
+                experiment.session.view.note(f"{decision.pairs} pairs: {shown}: {decision.answer}")
             if decision.is_final:
                 return "told"
         if min(map(len, experiment.readings)) >= most:
@@ -137,33 +147,15 @@ def _until(experiment: Experiment, question: ABQuestion, most: int, at_most_s: f
         blocks += 1
 
 
-def _say(experiment: Experiment, decision: ABDecision, blocks: int) -> None:
-    """Note what is known so far."""
-    if blocks and decision.interval is not None and decision.change is not None:
-        low, high = (percent(end, signed=True) for end in (decision.interval.low, decision.interval.high))
-        shown = f"{decision.metric} {percent(decision.change, signed=True)} [{low}, {high}]"
-        experiment.session.view.note(f"{decision.pairs} pairs: {shown}: {decision.answer}")
-
-
-def _decision(experiment: Experiment, question: ABQuestion) -> ABDecision | None:
-    """The decision about the metric that was asked for; None while no run has ended."""
-    both = experiment.readings
-    runs = (*both[0], *both[1])
-    wanted = question.wanted or _first_headline(experiment)
-    if wanted is None:
-        return None
-    refuse_absent(wanted, [run for run in runs if not run.failure])
-    return _decided(experiment, wanted, question.smallest)
-
-
 def _decided(experiment: Experiment, wanted: MetricSelection, smallest: float) -> ABDecision:
     both = experiment.readings
     unit, better = direction_in(wanted, (*both[0], *both[1]))
     return decide(str(wanted), unit, better, experiment.pairs(wanted), smallest=smallest)
 
 
-def _first_headline(experiment: Experiment) -> MetricSelection | None:
-    return next((MetricSelection(name) for name in _headlines(experiment)), None)
+def _deciding(experiment: Experiment, question: ABQuestion) -> MetricSelection | None:
+    """The number that decides: the one that was asked for, else the first headline metric."""
+    return question.wanted or next((MetricSelection(name) for name in _headlines(experiment)), None)
 
 
 def _headlines(experiment: Experiment) -> tuple[str, ...]:
@@ -184,16 +176,12 @@ def refuse_absent(wanted: MetricSelection, good: Sequence[RunReading]) -> None:
     if not good or any(run.value(wanted) is not None for run in good):
         return
     names = list(dict.fromkeys(name for run in good for name in run.stats))
-    raise UsageError(
-        f"no run gives {wanted}: {good[0].why_absent(wanted)}",
-        code="metric",
-        at="--metric",
-        try_=f"one of {listed(names, most=12)}, or with a statistic such as {names[0] if names else 'latency_ms'}.p50",
-    )
+    remedy = f"one of {listed(names, most=12)}, or with a statistic such as {names[0] if names else 'latency_ms'}.p50"
+    raise UsageError(f"no run gives {wanted}: {good[0].why_absent(wanted)}", code="metric", at="--metric", try_=remedy)
 
 
 def _compared(experiment: Experiment, question: ABQuestion, stopped: Stopped, seconds: float) -> ABResult:
-    wanted = question.wanted or _first_headline(experiment) or MetricSelection("duration_s")
+    wanted = _deciding(experiment, question) or MetricSelection("duration_s")
     decision = _decided(experiment, wanted, question.smallest)
     names = [name for name in _headlines(experiment) if name != wanted.metric]
     return ABResult(
@@ -220,13 +208,13 @@ def stored_experiment(name: str, store: str | Path | None = None) -> tuple[JobPa
     try:
         parts = parts_of(kept, {EXPERIMENT: name})
         if not parts:
-            raise UsageError(
-                f"no experiment {name!r} in the store",
-                code="unknown-experiment",
-                at=str(kept.folder),
-                try_="`assay results list` shows what is there; `ab` ends with the name",
-            )
-        sides = [_stored(kept, campaign) for campaign in parts[-1].campaigns]
+            remedy = "`assay results list` shows what is there; `ab` ends with the name"
+            message = f"no experiment {name!r} in the store"
+            raise UsageError(message, code="unknown-experiment", at=str(kept.folder), try_=remedy)
+        sides = []
+        for campaign in parts[-1].campaigns:
+            summary, (stored,) = kept.campaign(campaign)
+            sides.append((stored.job, summary.labels))
         documents = [Listing(kept.engine).campaign_document(campaign) for campaign in parts[-1].campaigns]
     finally:
         kept.close()
@@ -239,23 +227,13 @@ def stored_experiment(name: str, store: str | Path | None = None) -> tuple[JobPa
     return JobPair((a, b), (documents[0], documents[1]), (own[0], own[1]), (names[0], names[1])), parts
 
 
-def _stored(store: Store, campaign: str) -> tuple[Job, Mapping[str, str]]:
-    summary, (stored,) = store.campaign(campaign)
-    return stored.job, summary.labels
-
-
 def _refuse_changed(job: Job, labels: Mapping[str, str]) -> None:
     """Refuse to add runs of something else to an experiment."""
     if digest_of(job.definition, fingerprints(job.definition, Path(job.base))) != job.digest:
-        raise UsageError(
-            f"the files of {job.benchmark!r} are not what they were when the experiment began",
-            code="changed",
-            at=job.base,
-            try_="begin a new experiment",
-        )
-    if labels.get(PLACE) != surroundings()[: len(labels.get(PLACE, ""))]:
-        raise UsageError(
-            "this machine or its packages are not what they were when the experiment began",
-            code="changed",
-            try_="begin a new experiment",
-        )
+        changed, at = f"the files of {job.benchmark!r}", job.base
+    elif labels.get(PLACE) != surroundings()[: len(labels.get(PLACE, ""))]:
+        changed, at = "this machine or its packages", ""
+    else:
+        return
+    message = f"{changed} are not what they were when the experiment began"
+    raise UsageError(message, code="changed", at=at, try_="begin a new experiment")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Literal, cast
 
@@ -26,29 +26,37 @@ from assay.analyse.bisect import (
     standing,
     weight_of,
 )
-from assay.analyse.distributions import t_quantile
-from assay.analyse.intervals import LEVEL
+from assay.analyse.intervals import LEVEL, t_quantile
 from assay.analyse.records import Interval
 from assay.analyse.text import count, listed, percent
 from assay.clock import SYSTEM_CLOCK, Clock
 from assay.errors import MeasureError, UsageError
 from assay.exec.machine import surroundings
 from assay.experiments.ab import refuse_absent
-from assay.experiments.candidates import BisectItems, UnbuiltError
-from assay.experiments.interleave import Experiment, ExperimentSession, experiment_session
-from assay.experiments.pair import PAIRS_OF_A_BLOCK, ExperimentPart, job_pair, pairs_in, parts_of
+from assay.experiments.candidates import BisectItem, BisectItems, UnbuiltError
+from assay.experiments.interleave import (
+    PAIRS_OF_A_BLOCK,
+    Experiment,
+    ExperimentPart,
+    ExperimentSession,
+    experiment_session,
+    job_pair,
+    pairs_in,
+    parts_of,
+)
 from assay.metrics import Better
-from assay.plan.digest import content_hash
-from assay.plan.job import Job
+from assay.plan.job import Job, content_hash
 from assay.report.live import SilentView, View
 from assay.run.inputs import plan_of
-from assay.spec.load import Loaded
 
 # Labels of the campaigns of a search.
 BISECT, ITEM = "bisect", "bisect_item"
 Values = NDArray[np.float64]
 # Runs that fail one after another, from the first on, after which an item is taken for one that cannot be measured.
 _HOPELESS = 2
+
+
+BisectAnswer = Literal["good", "bad", "cannot tell", "skipped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +83,7 @@ class BisectRow:
     index: int
     name: str
     key: str
-    answer: Literal["good", "bad", "cannot tell", "skipped"]
+    answer: BisectAnswer
     pairs: int = 0
     change: float | None = None
     """Relative, against the good end."""
@@ -129,12 +137,9 @@ def bisect(
     benchmark, view = items.benchmark, view or SilentView()
     plan = plan_of(benchmark)
     if len(plan.jobs) != 1:
-        raise UsageError(
-            f"its matrix gives {len(plan.jobs)} jobs, and bisect follows one",
-            code="matrix",
-            at=benchmark.source.name,
-            try_="--set matrix={}, and the values with --set",
-        )
+        remedy = "--set matrix={}, and the values with --set"
+        message = f"its matrix gives {len(plan.jobs)} jobs, and bisect follows one"
+        raise UsageError(message, code="matrix", at=benchmark.source.name, try_=remedy)
     # The runs of an item are compared with those of the good one, so these two say what may be used again.
     name = f"bs{content_hash([benchmark.source.document, items.items[0].key, build, surroundings()])[:12]}"
     purpose = f"bisect of {plan.benchmark}"
@@ -146,17 +151,6 @@ def bisect(
         ends = bisection.ends()
         bisection.search()
         return bisection.result(ends)
-
-
-def _ready(items: BisectItems, index: int, word: str) -> Loaded:
-    try:
-        return items.loaded(index)
-    except UnbuiltError as problem:
-        raise MeasureError(
-            f"{word} ({items.items[index].name}) cannot be measured: {problem}",
-            code="unbuilt",
-            try_=f"name another commit as {word}, or fix the build",
-        ) from None
 
 
 class _Bisection:
@@ -200,20 +194,16 @@ class _Bisection:
         if self.wanted is not None and self.better is None:
             self.unit, self.better = direction_in(self.wanted, tuple(runs))
             if self.better is None and any(self.wanted.metric in run.stats for run in runs):
-                raise UsageError(
-                    f"which direction of {self.wanted} is better was not declared",
-                    code="direction",
-                    try_="say `better: lower` or `better: higher` for it in the file, or name another --metric",
-                )
+                remedy = "say `better: lower` or `better: higher` for it in the file, or name another --metric"
+                message = f"which direction of {self.wanted} is better was not declared"
+                raise UsageError(message, code="direction", try_=remedy)
 
     # What is known
 
     def pairs(self, index: int) -> tuple[Pair, ...]:
-        """The pairs of an item with the good one."""
         return pairs_in(self.parts.get(index, ()), self.wanted) if self.wanted else ()
 
     def scale(self) -> Scale:
-        """The scale on which all items are compared."""
         return scale_of([pair for index in self.parts for pair in self.pairs(index) if pair.complete])
 
     @property
@@ -237,11 +227,9 @@ class _Bisection:
         return None if worse is None else self.sign * self.scale().difference(self.sign * worse)
 
     def weight(self, index: int) -> float:
-        """The log odds that an item is bad."""
         return weight_of(self.blocks(index), self.levels())
 
     def standing(self) -> BisectState:
-        """How far the search is."""
         blocks = {index: found for index in self.parts if (found := self.blocks(index)).size}
         begun = (index for index in blocks if 0 < index < self.last and index not in self.closed)
         return standing(
@@ -262,7 +250,6 @@ class _Bisection:
         return decide(str(self.wanted), self.unit, self.better, self.pairs(self.last), smallest=smallest)
 
     def is_told(self, index: int) -> bool:
-        """Whether an item is good or bad, or cannot be measured."""
         return index in self.skipped or answer_of(self.weight(index)) != "cannot tell"
 
     # Measuring
@@ -283,11 +270,7 @@ class _Bisection:
         told = self.told_ends()
         if self.last in self.skipped or told is None:
             why = self.skipped.get(self.last, "no run gave a number")
-            raise MeasureError(
-                f"bad ({self.items.items[self.last].name}) cannot be measured: {why}",
-                code="unbuilt",
-                try_="name another one as bad",
-            )
+            raise _unmeasured("bad", self.items.items[self.last], why, "unbuilt", "name another one as bad")
         _refuse_alike(told, self.wants)
         return told
 
@@ -303,7 +286,12 @@ class _Bisection:
         """Compare an item with the good one: one block at least, then until enough is known or its share is used up."""
         both = (self.items.items[0], self.items.items[index])
         try:
-            sides = (_ready(self.items, 0, "good"), self.items.loaded(index))
+            good = self.items.loaded(0)
+        except UnbuiltError as problem:
+            remedy = "name another commit as good, or fix the build"
+            raise _unmeasured("good", both[0], str(problem), "unbuilt", remedy) from None
+        try:
+            sides = (good, self.items.loaded(index))
         except UnbuiltError as problem:
             self.skipped[index] = str(problem)
             return
@@ -350,11 +338,8 @@ class _Bisection:
         if whole and going:
             return False
         if a and all(run.failure for run in a) and (not going or len(a) >= _HOPELESS):
-            raise MeasureError(
-                f"good ({self.items.items[0].name}) cannot be measured: {a[-1].failure}",
-                code="unmeasured",
-                try_="name another one as good",
-            )
+            remedy = "name another one as good"
+            raise _unmeasured("good", self.items.items[0], a[-1].failure, "unmeasured", remedy)
         if going and len(b) < 2 * _HOPELESS:
             return False
         wanted = self.wanted or MetricSelection("duration_s")
@@ -364,12 +349,10 @@ class _Bisection:
     # What came of it
 
     def row(self, index: int) -> BisectRow:
-        """What is known about one item."""
         item = self.items.items[index]
         pairs = sum(pair.complete for pair in self.pairs(index))
-        blank = BisectRow(
-            index, item.name, item.key, "good" if index == 0 else "bad", pairs, reused=self.reused.get(index, 0)
-        )
+        end: BisectAnswer = "good" if index == 0 else "bad"
+        blank = BisectRow(index, item.name, item.key, end, pairs, reused=self.reused.get(index, 0))
         if index in self.skipped:
             return replace(blank, answer="skipped", why=self.skipped[index])
         blocks = self.blocks(index)
@@ -398,10 +381,8 @@ class _Bisection:
         return Interval(ends[0], ends[1], LEVEL, f"Student's t, {freedom} degrees of freedom between blocks")
 
     def result(self, ends: ABDecision) -> BisectResult:
-        """The answer, with all that it rests on."""
         now = self.standing()
-        guess = now.guess
-        found = now.is_clear
+        guess, found = now.guess, now.is_clear
         sure = guess.confidence >= self.wants.level
         likely = range(guess.first, guess.last + 1) if sure else _likely(now.chances, self.wants.level)
         rows = tuple(self.row(index) for index in sorted({0, self.last, *self.parts, *self.skipped}))
@@ -437,6 +418,10 @@ class _Bisection:
         return tuple(reasons)
 
 
+def _unmeasured(end: str, item: BisectItem, why: str, code: str, remedy: str) -> MeasureError:
+    return MeasureError(f"{end} ({item.name}) cannot be measured: {why}", code=code, try_=remedy)
+
+
 def _made(parts: Sequence[ExperimentPart]) -> int:
     """How many pairs were measured, the failed ones too."""
     return sum(min(map(len, part.readings)) for part in parts)
@@ -445,44 +430,25 @@ def _made(parts: Sequence[ExperimentPart]) -> int:
 def _likely(chances: Values, level: float) -> list[int]:
     """The fewest places that hold the first bad item with that chance, in order."""
     ranked = sorted(range(1, chances.size), key=lambda index: -float(chances[index]))
-    mass, found = 0.0, []
-    for index in ranked:
-        found.append(index)
-        mass += float(chances[index])
-        if mass >= level:
-            break
-    return sorted(found)
+    masses = accumulate(float(chances[index]) for index in ranked)
+    enough = next((count for count, mass in enumerate(masses, 1) if mass >= level), len(ranked))
+    return sorted(ranked[:enough])
 
 
 def _refuse_alike(ends: ABDecision, search: BisectSearch) -> None:
     """Refuse to look for a step between ends that do not differ, or that are the wrong way round."""
-    shown = (
-        "unknown"
-        if ends.interval is None
-        else " to ".join(percent(end, signed=True) for end in (ends.interval.low, ends.interval.high))
-    )
-    if ends.alike and ends.interval is not None:
-        most = max(abs(ends.interval.low), abs(ends.interval.high))
-        raise MeasureError(
-            f"good and bad are alike: ±{percent(most)} at most in {ends.metric}, {ends.pairs} pairs",
-            code="alike",
-            try_="check the two ends, or name another --metric",
-        )
+    both = () if ends.interval is None else (ends.interval.low, ends.interval.high)
+    shown = " to ".join(percent(end, signed=True) for end in both) or "unknown"
+    if ends.alike and both:
+        most = max(map(abs, both))
+        message = f"good and bad are alike: ±{percent(most)} at most in {ends.metric}, {ends.pairs} pairs"
+        raise MeasureError(message, code="alike", try_="check the two ends, or name another --metric")
     if ends.answer == "cannot tell":
-        raise MeasureError(
-            f"good and bad cannot be told apart in {ends.metric}: {'; '.join(ends.because)}",
-            code="alike",
-            try_="more --pairs; what was measured is kept",
-        )
+        message = f"good and bad cannot be told apart in {ends.metric}: {'; '.join(ends.because)}"
+        raise MeasureError(message, code="alike", try_="more --pairs; what was measured is kept")
     if ends.answer == "better":
-        raise UsageError(
-            f"bad is better than good: {ends.metric} by {shown}",
-            code="commits",
-            try_="exchange --good and --bad, or give the values from good to bad",
-        )
+        remedy = "exchange --good and --bad, or give the values from good to bad"
+        raise UsageError(f"bad is better than good: {ends.metric} by {shown}", code="commits", try_=remedy)
     if search.worse_than is not None and abs(ends.change or 0.0) <= search.worse_than:
-        raise MeasureError(
-            f"bad is worse than good by {shown}, not more than {percent(search.worse_than)}",
-            code="alike",
-            try_="a smaller --worse-than",
-        )
+        message = f"bad is worse than good by {shown}, not more than {percent(search.worse_than)}"
+        raise MeasureError(message, code="alike", try_="a smaller --worse-than")

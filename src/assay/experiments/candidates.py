@@ -58,7 +58,7 @@ class BisectItems(Protocol):
 
 
 class CommitRange:
-    """CommitRange of a repository, measured by one benchmark file."""
+    """Commits of a repository, measured by one benchmark file."""
 
     def __init__(self, loaded: Loaded, commits: Sequence[Commit], trees: Worktrees) -> None:
         self.benchmark, self._commits, self._trees = loaded, commits, trees
@@ -120,12 +120,8 @@ class Repository:
         """
         found = _git(folder, "rev-parse", "--show-toplevel")
         if found.returncode:
-            raise UsageError(
-                f"not in a git repository: {_last_line(found.stderr)}",
-                code="no-repository",
-                at=str(folder),
-                try_="keep the benchmark file in the repository",
-            )
+            why, remedy = _last_line(found.stderr), "keep the benchmark file in the repository"
+            raise UsageError(f"not in a git repository: {why}", code="no-repository", at=str(folder), try_=remedy)
         root = Path(found.stdout.strip()).resolve()
         return cls(root, folder.resolve().relative_to(root))
 
@@ -137,12 +133,8 @@ class Repository:
         """
         found = _git(self.root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
         if found.returncode:
-            raise UsageError(
-                f"git knows no commit {name!r}",
-                code="unknown-commit",
-                at=option,
-                try_="`git log --oneline` shows what is there",
-            )
+            remedy = "`git log --oneline` shows what is there"
+            raise UsageError(f"git knows no commit {name!r}", code="unknown-commit", at=option, try_=remedy)
         return found.stdout.strip()
 
     def between(self, good: str, bad: str) -> tuple[Commit, ...]:
@@ -153,26 +145,19 @@ class Repository:
         """
         first, last = self.commit(good, "--good"), self.commit(bad, "--bad")
         if first == last:
-            raise UsageError(
-                f"good and bad are the same commit, {first[:_SHORT]}", code="commits", try_="name two commits"
-            )
+            same = f"good and bad are the same commit, {first[:_SHORT]}"
+            raise UsageError(same, code="commits", try_="name two commits")
         lines = self._log(f"{first}..{last}", "--first-parent", "--reverse")
         if not lines:
-            raise UsageError(
-                f"bad ({bad}) is older than good ({good})",
-                code="commits",
-                at="--bad",
-                try_="name the older one with --good, the newer one with --bad",
-            )
+            remedy = "name the older one with --good, the newer one with --bad"
+            raise UsageError(f"bad ({bad}) is older than good ({good})", code="commits", at="--bad", try_=remedy)
         parent = _git(self.root, "rev-parse", "--verify", "--quiet", f"{lines[0].sha}^1").stdout.strip()
         if parent != first:
-            raise UsageError(
-                f"good ({good}) is not on the line of first parents that leads to bad ({bad})",
-                code="commits",
-                at="--good",
-                try_="name a commit that `git log --first-parent BAD` shows; a merged branch is one step of that line"
-                + ("; this clone is shallow, so fetch its history first" if self._is_shallow() else ""),
-            )
+            shallow = _git(self.root, "rev-parse", "--is-shallow-repository").stdout.strip() == "true"
+            remedy = "name a commit that `git log --first-parent BAD` shows; a merged branch is one step of that line"
+            remedy += "; this clone is shallow, so fetch its history first" if shallow else ""
+            message = f"good ({good}) is not on the line of first parents that leads to bad ({bad})"
+            raise UsageError(message, code="commits", at="--good", try_=remedy)
         return (*self._log(first, "--max-count=1"), *lines)
 
     def has_changes(self) -> bool:
@@ -183,9 +168,6 @@ class Repository:
         found = _git(self.root, "log", "--no-show-signature", "--format=%H%x09%s", *options, what, "--")
         rows = (line.partition("\t") for line in found.stdout.splitlines() if line)
         return tuple(Commit(sha, subject) for sha, _, subject in rows)
-
-    def _is_shallow(self) -> bool:
-        return _git(self.root, "rev-parse", "--is-shallow-repository").stdout.strip() == "true"
 
 
 class UnbuiltError(Exception):
@@ -228,12 +210,8 @@ class Worktrees:
         self._folder.mkdir(exist_ok=True)
         added = _git(self._repository.root, "worktree", "add", "--detach", "--force", str(tree), sha)
         if added.returncode:
-            raise UsageError(
-                f"git cannot check out {sha[:_SHORT]}: {_last_line(added.stderr)}",
-                code="git",
-                at=str(self._repository.root),
-                try_="see whether the disk is full",
-            )
+            message = f"git cannot check out {sha[:_SHORT]}: {_last_line(added.stderr)}"
+            raise UsageError(message, code="git", at=str(self._repository.root), try_="see whether the disk is full")
         try:
             if self._build:
                 _built(self._build, tree, self._at_most_s)
@@ -308,16 +286,8 @@ def _environment() -> dict[str, str]:
 
 def _git(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Ask git; no hook of the repository is run, no file of its checkout is written, nothing waits for a password."""
-    command = [
-        "git",
-        "--no-optional-locks",
-        "-c",
-        f"core.hooksPath={os.devnull}",
-        "-c",
-        "advice.detachedHead=false",
-        "-C",
-        str(folder),
-    ]
+    settings = ("-c", f"core.hooksPath={os.devnull}", "-c", "advice.detachedHead=false")
+    command = ["git", "--no-optional-locks", *settings, "-C", str(folder)]
     environment = {**_environment(), "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     try:
         return subprocess.run(

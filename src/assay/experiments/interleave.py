@@ -10,44 +10,34 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from random import Random
+from typing import Any
 
 from pydantic import JsonValue
 
-from assay.analyse.ab import MetricSelection, Pair, RunReading, reading_of
+from assay.analyse.ab import ORDERS, MetricSelection, Order, Pair, RunReading, pairs_of, reading_of
 from assay.analyse.judge import judge
 from assay.analyse.records import MultiRunJobResult
 from assay.clock import SYSTEM_CLOCK, Clock
 from assay.documents import to_json
 from assay.errors import AssayError
-from assay.exec.machine import surroundings
-from assay.experiments.pair import (
-    BLOCK,
-    BLOCKS_OF_A_PART,
-    EXPERIMENT,
-    NAME,
-    PART,
-    PLACE,
-    SEED,
-    SIDE,
-    SIDES,
-    ExperimentPart,
-    JobPair,
-    order_of,
-    pairs_in,
-    parts_of,
-)
+from assay.exec.machine import require_needs, surroundings
 from assay.hardware.environment import UsageSample, environment, machine_state
-from assay.hardware.fitness.devices import occupied
 from assay.hardware.fitness.lock import HeldLock, device_lock, mode_from
-from assay.hardware.fitness.session import Fitness
+from assay.hardware.fitness.session import Fitness, occupied
 from assay.place.needs import device_of
-from assay.plan.job import Job
-from assay.plan.plan import Plan
+from assay.plan.job import Job, content_hash
+from assay.plan.plan import Plan, refuse_parts_in_turn, refuse_unsupported
 from assay.report.live import SilentView, View
+from assay.run.capabilities import profile_for
 from assay.run.execute import execute_job
+from assay.run.inputs import plan_of
 from assay.run.records import RunOutcome, SingleRunResult
 from assay.run.scratch import sweep_abandoned
+from assay.spec.load import Loaded
+from assay.store.listing import Listing
 from assay.store.location import cache_folder, store_folder
+from assay.store.records import CampaignSummary
 from assay.store.store import Store
 
 
@@ -193,7 +183,9 @@ class Experiment:
         sides = self.begin()
         done = sum(len(side.readings) for side in sides)
         if done >= BLOCKS_OF_A_PART * BLOCK:
-            self._next_part()
+            self._close()
+            self.before, self._sides = self.parts, None
+            self._number += 1
             return self.block()
         number, begun = divmod(done, BLOCK)
         order = order_of(self.seed, self._number, number)
@@ -203,12 +195,19 @@ class Experiment:
         """One run of one side; False where it would only repeat a failure."""
         before = len(side.readings)
         start_s = self.session.clock.monotonic_s()
+        # One more run; the digest of the job stays, since only their number differs.
+        measure = side.job.definition.measure.model_copy(update={"runs": before + 1})
+
+        def keep(outcome: RunOutcome) -> None:
+            side.results.append(self.session.store.keep_run(side.job.id, outcome))
+            side.readings.append(reading_of(side.job, outcome))
+
         execute_job(
-            _with_runs(side.job, before + 1),
+            replace(side.job, definition=side.job.definition.model_copy(update={"measure": measure})),
             cache=cache_folder(),
             clock=self.session.clock,
             watch=_Watch(self.session.view, self._made, self.planned),
-            keep=lambda outcome: self._keep(side, outcome),
+            keep=keep,
             before=side.results,
         )
         side.seconds += self.session.clock.monotonic_s() - start_s
@@ -217,26 +216,18 @@ class Experiment:
     def _made(self) -> int:
         return sum(map(len, self.readings))
 
-    def _keep(self, side: _Side, outcome: RunOutcome) -> None:
-        side.results.append(self.session.store.keep_run(side.job.id, outcome))
-        side.readings.append(reading_of(side.job, outcome))
-
     def _open(self) -> tuple[_Side, _Side]:
         here = surroundings()
         plans = [
             replace(plan, digest=self.pair.digest(side, self._more))
             for plan, side in zip(self.pair.plans, SIDES, strict=True)
         ]
-        taken = self._take_over(plans, here)
-        if taken is None:
+        if (taken := self._take_over(plans, here)) is None:
             submitted = [self._create(index, plan, here) for index, plan in enumerate(plans)]
         else:
             submitted = [plan.submitted_as(campaign) for plan, campaign in zip(plans, taken, strict=True)]
         jobs = [plan.jobs[0] for plan in submitted]
-        a, b = (
-            self._side(job, facts)
-            for job, facts in zip(jobs, machine_states(jobs, self.session, before=True), strict=True)
-        )
+        a, b = map(self._side, jobs, machine_states(jobs, self.session, before=True))
         return a, b
 
     def _create(self, index: int, plan: Plan, here: str) -> Plan:
@@ -254,10 +245,9 @@ class Experiment:
     def _side(self, job: Job, facts: dict[str, JsonValue]) -> _Side:
         self.session.store.move_job(job.id, "start")
         known = self.session.store.outcomes(job.id)
+        results = [one.result for one in known]
         readings = [reading_of(job, outcome) for outcome in known]
-        return _Side(
-            job, [one.result for one in known], readings, facts, sum(one.result.duration_seconds for one in known)
-        )
+        return _Side(job, results, readings, facts, sum(one.duration_seconds for one in results))
 
     def _take_over(self, plans: Sequence[Plan], here: str) -> tuple[str, str] | None:
         """The two campaigns of an interrupted experiment of the same jobs, if both are there."""
@@ -271,22 +261,14 @@ class Experiment:
         labels = [store.campaign(campaign)[0].labels for campaign in found]
         same = len({one[EXPERIMENT] for one in labels} | {self.name for _ in self.before[:1]}) == 1
         if a is not None and b is not None and same:
-            self._go_on_as(labels[0], (a, b))
+            self.name, self.seed, self._number = labels[0][EXPERIMENT], int(labels[0][SEED]), int(labels[0][PART])
+            known = parts_of(store, {EXPERIMENT: self.name})
+            self.before = tuple(part for part in known if part.campaigns != (a, b))
+            self.resumed = True
             return a, b
         for campaign in found:  # of another experiment, or half of one: its runs stay
             store.end_campaign(campaign, "interrupted" if len(found) == len(plans) else "cancelled", self.session.clock)
         return None
-
-    def _go_on_as(self, labels: Mapping[str, str], campaigns: tuple[str, str]) -> None:
-        self.name, self.seed, self._number = labels[EXPERIMENT], int(labels[SEED]), int(labels[PART])
-        known = parts_of(self.session.store, {EXPERIMENT: self.name})
-        self.before = tuple(part for part in known if part.campaigns != campaigns)
-        self.resumed = True
-
-    def _next_part(self) -> None:
-        self._close()
-        self.before, self._sides = self.parts, None
-        self._number += 1
 
     def _close(self) -> None:
         """Judge both jobs by the runs that they have, and end their campaigns."""
@@ -304,11 +286,7 @@ class Experiment:
         seconds = side.seconds / max(len(outcomes), 1) * side.job.definition.measure.runs
         done = result.state == "done"
         store.end_job(
-            side.job.id,
-            "finish" if done else "fail",
-            verdict=result.verdict,
-            result=to_json(result),
-            seconds=seconds,
+            side.job.id, "finish" if done else "fail", verdict=result.verdict, result=to_json(result), seconds=seconds
         )
         store.end_campaign(side.job.campaign, "done" if done else "failed", self.session.clock)
         return result
@@ -323,12 +301,6 @@ class Experiment:
         except AssayError:
             return
         self.session.view.note(f"{self.name} is interrupted; the same command continues it")
-
-
-def _with_runs(job: Job, runs: int) -> Job:
-    """The job with so many runs; its digest stays, since only their number differs."""
-    measure = job.definition.measure.model_copy(update={"runs": runs})
-    return replace(job, definition=job.definition.model_copy(update={"measure": measure}))
 
 
 class _Watch:
@@ -351,3 +323,128 @@ class _Watch:
 
     def run_done(self, result: SingleRunResult) -> None:
         self._view.run_done(replace(result, run_id=self._made() - 1))
+
+
+SIDES = ("a", "b")
+BLOCK = 4
+PAIRS_OF_A_BLOCK = BLOCK // 2
+# A job has a hundred runs at most; what goes on after that is kept in two further campaigns.
+BLOCKS_OF_A_PART = 50
+# Labels that tie the campaigns of one experiment together.
+EXPERIMENT, SIDE, NAME, PART, SEED, PLACE = "ab", "ab_side", "ab_name", "ab_part", "ab_seed", "ab_place"
+TIES = (EXPERIMENT, SIDE, NAME, PART, SEED, PLACE)
+
+
+@dataclass(frozen=True, slots=True)
+class JobPair:
+    """Two jobs that are measured in turn."""
+
+    plans: tuple[Plan, Plan]
+    """Each with one job."""
+    documents: tuple[Mapping[str, Any], Mapping[str, Any]]
+    """The benchmark files, as they were read."""
+    labels: tuple[Mapping[str, str], Mapping[str, str]]
+    names: tuple[str, str]
+    """What the sides are called, for people."""
+
+    @property
+    def jobs(self) -> tuple[Job, Job]:
+        return self.plans[0].jobs[0], self.plans[1].jobs[0]
+
+    def digest(self, side: str, more: Mapping[str, str]) -> str:
+        """What the campaign of an interrupted experiment must share to be continued."""
+        jobs = [[job.benchmark, job.digest] for job in self.jobs]
+        return content_hash(["in turn", jobs, sorted(more.items()), side])
+
+
+def job_pair(sides: Sequence[Loaded], names: Sequence[str], numbers: Sequence[int] = (0, 0)) -> JobPair:
+    """Two benchmarks as the two sides of an experiment.
+
+    Raises:
+        AssayError: if one asks for something that this machine cannot do; nothing is begun then.
+    """
+    for side in sides:
+        refuse_unsupported(side.benchmark)
+    plans = [plan_of(side) for side in sides]
+    for plan in plans:
+        refuse_parts_in_turn(plan.jobs)
+    jobs = [replace(plan.jobs[number], index=0) for plan, number in zip(plans, numbers, strict=True)]
+    profile = profile_for(jobs)
+    for job in jobs:
+        require_needs(job, profile)
+    a, b = (Plan(job.benchmark, job.digest, (job,)) for job in jobs)
+    first, second = sides
+    return JobPair(
+        (a, b),
+        (first.source.document, second.source.document),
+        (first.benchmark.labels, second.benchmark.labels),
+        (names[0], names[1]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentPart:
+    """Runs of both sides that are kept in two campaigns."""
+
+    number: int
+    name: str
+    """Of the experiment."""
+    seed: int
+    campaigns: tuple[str, str]
+    readings: tuple[Sequence[RunReading], Sequence[RunReading]]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Of its first campaign."""
+
+
+def order_of(seed: int, part: int, block: int) -> Order:
+    """The order of a block: one throw of a fair coin, the same again for the same seed."""
+    return ORDERS[Random(f"{seed}/{part}/{block}").getrandbits(1)]  # noqa: S311  (a lot, no secret)
+
+
+def pairs_in(parts: Sequence[ExperimentPart], wanted: MetricSelection) -> tuple[Pair, ...]:
+    """All pairs of an experiment, in the order in which they were measured."""
+    found: list[Pair] = []
+    blocks = 0
+    for part in parts:
+        a, b = part.readings
+        here = -(-min(len(a), len(b)) // PAIRS_OF_A_BLOCK)
+        orders = [order_of(part.seed, part.number, block) for block in range(here)]
+        found += pairs_of(a, b, orders, wanted, block=blocks)
+        blocks += here
+    return tuple(found)
+
+
+def parts_of(store: Store, labels: Mapping[str, str]) -> tuple[ExperimentPart, ...]:
+    """What is kept of the experiments that carry these labels, the oldest first, whether they ended or not."""
+    found: dict[tuple[str, int], dict[str, CampaignSummary]] = {}
+    for one in _campaigns(store, labels):
+        if one.labels.get(SIDE) in SIDES:
+            found.setdefault((one.labels[EXPERIMENT], int(one.labels[PART])), {})[one.labels[SIDE]] = one
+    whole = {key: sides for key, sides in found.items() if set(sides) == set(SIDES)}
+    oldest_first = sorted(whole.items(), key=lambda item: (item[1]["a"].created_at, item[0]))
+    return tuple(
+        ExperimentPart(
+            number,
+            name,
+            int(sides["a"].labels[SEED]),
+            (sides["a"].id, sides["b"].id),
+            (_readings(store, sides["a"].id), _readings(store, sides["b"].id)),
+            sides["a"].labels,
+        )
+        for (name, number), sides in oldest_first
+    )
+
+
+def _campaigns(store: Store, labels: Mapping[str, str]) -> Iterator[CampaignSummary]:
+    listing, cursor = Listing(store.engine), None
+    while True:
+        page = listing.campaigns(text=next(iter(labels.values())), cursor=cursor, limit=200)
+        yield from (one for one in page.items if all(one.labels.get(name) == labels[name] for name in labels))
+        cursor = page.next
+        if cursor is None:
+            return
+
+
+def _readings(store: Store, campaign: str) -> list[RunReading]:
+    _, (stored,) = store.campaign(campaign)
+    return [reading_of(stored.job, outcome) for outcome in store.outcomes(stored.job.id)]

@@ -11,15 +11,7 @@ from assay.hardware.source import Facts, FactSource
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-_QUERY = (
-    "sysctl",
-    "hw",
-    "machdep.cpu",
-    "kern.osproductversion",
-    "kern.osrelease",
-    "kern.hv_vmm_present",
-    "vm.swapusage",
-)
+_NAMES = ("hw", "machdep.cpu", "kern.osproductversion", "kern.osrelease", "kern.hv_vmm_present", "vm.swapusage")
 # Apple's names, by those that Linux gives the same instructions.
 _ARM = {
     "AdvSIMD": "asimd", "neon": "neon", "FEAT_FP16": "asimdhp", "FEAT_DotProd": "asimddp", "FEAT_FHM": "asimdfhm",
@@ -38,7 +30,6 @@ def settings(source: FactSource) -> dict[str, str]:
 
 
 def cpu(source: FactSource) -> Facts:
-    """The processor of a Mac."""
     told = settings(source)
     facts: dict[str, JsonValue | None] = {
         "model": told.get("machdep.cpu.brand_string"),
@@ -75,10 +66,8 @@ def memory(source: FactSource) -> Facts:
 
 def _answer(source: FactSource) -> str:
     # One name that is unknown makes the command fail though it answers the rest, so the words are tried in turn.
-    every = source.command(*_QUERY)
-    if every:
-        return every
-    return "\n".join(source.command("sysctl", name, fact=f"sysctl.{name}") for name in _QUERY[1:])
+    every = source.command("sysctl", *_NAMES)
+    return every or "\n".join(source.command("sysctl", name, fact=f"sysctl.{name}") for name in _NAMES)
 
 
 def _kinds(told: dict[str, str]) -> list[JsonValue]:

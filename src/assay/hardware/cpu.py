@@ -168,13 +168,11 @@ def _topology(source: FactSource, blocks: list[dict[str, str]]) -> dict[str, Jso
         }
     else:
         found = {"sockets": len(packages) or None, "cores": len(cores)}
-    for fact in ("sockets", "cores"):
-        if not found[fact]:
-            source.lack(f"cpu.{fact}", f"neither {_CPUS} nor /proc/cpuinfo tells")
-    if not threads:
-        source.lack("cpu.threads", f"neither {_CPUS} nor /proc/cpuinfo tells")
+    found["threads"] = threads or None
+    for fact in (fact for fact, value in found.items() if not value):
+        source.lack(f"cpu.{fact}", f"neither {_CPUS} nor /proc/cpuinfo tells")
     smt = source.text(f"{_CPUS}/smt/active")
-    return {**found, "threads": threads or None, "smt": smt == "1" if smt in ("0", "1") else None}
+    return {**found, "smt": smt == "1" if smt in ("0", "1") else None}
 
 
 def _online(source: FactSource) -> frozenset[int]:
@@ -186,13 +184,15 @@ def _online(source: FactSource) -> frozenset[int]:
 
 def _siblings(source: FactSource, one: int) -> frozenset[int]:
     """The threads of the core of one CPU; newer kernels write them under a clearer name."""
-    for name in ("core_cpus_list", "thread_siblings_list"):
-        try:
-            if found := cpu_set(source.text(f"{_CPUS}/cpu{one}/topology/{name}")):
-                return found
-        except ValueError:
-            continue
-    return frozenset()
+    folder = f"{_CPUS}/cpu{one}/topology"
+    return _cpus(source, f"{folder}/core_cpus_list") or _cpus(source, f"{folder}/thread_siblings_list")
+
+
+def _cpus(source: FactSource, path: str) -> frozenset[int]:
+    try:
+        return cpu_set(source.text(path))
+    except ValueError:
+        return frozenset()
 
 
 def _caches(source: FactSource) -> list[JsonValue]:
@@ -212,7 +212,7 @@ def _caches(source: FactSource) -> list[JsonValue]:
             # Caches of one number and one size are of one kind: of hundreds of cores, two files less for each.
             kind = kinds.get((index, size)) or _kind(source, folder)
             if kind is not None:
-                shared = _shared(source, folder)
+                shared = _cpus(source, f"{folder}/shared_cpu_list")
                 kinds[index, size] = kind
                 covered[index] |= shared
                 counts[*kind, size, len(shared)] += 1
@@ -241,13 +241,6 @@ def _kind(source: FactSource, folder: str) -> tuple[int, str] | None:
     return None if level is None else (level, _CACHE_TYPES.get(kind, kind.lower()))
 
 
-def _shared(source: FactSource, folder: str) -> frozenset[int]:
-    try:
-        return cpu_set(source.text(f"{folder}/shared_cpu_list"))
-    except ValueError:
-        return frozenset()
-
-
 def _numa(source: FactSource) -> list[JsonValue]:
     """The memory nodes: their CPUs, their memory, and how far each is from the others."""
     nodes: list[JsonValue] = []
@@ -267,19 +260,16 @@ def _numa(source: FactSource) -> list[JsonValue]:
 
 
 def _scaling(source: FactSource) -> dict[str, JsonValue | None]:
-    """Who sets the clocks, and between which bounds."""
     folder = f"{_CPUS}/cpufreq"
     policies = source.names(folder, r"policy\d+")
     if not policies:
         for fact in ("governor", "driver", "frequency_mhz"):
             source.lack(f"cpu.{fact}", f"{folder} has no policy: the clocks are set elsewhere, such as by a hypervisor")
-    lowest = [source.number(f"{folder}/{policy}/cpuinfo_min_freq") for policy in policies]
-    highest = [source.number(f"{folder}/{policy}/cpuinfo_max_freq") for policy in policies]
     bounds: dict[str, JsonValue] = {}
-    if known := [value for value in lowest if value]:
-        bounds["min"] = min(known) / 1e3
-    if known := [value for value in highest if value]:
-        bounds["max"] = max(known) / 1e3
+    for name, outermost in (("min", min), ("max", max)):
+        told = [source.number(f"{folder}/{policy}/cpuinfo_{name}_freq") for policy in policies]
+        if known := [value for value in told if value]:
+            bounds[name] = outermost(known) / 1e3
     if policies and (base := source.number(f"{folder}/{policies[0]}/base_frequency")):
         bounds["base"] = base / 1e3
     if policies and not bounds:
@@ -301,7 +291,6 @@ def _same(source: FactSource, policies: list[str], name: str, fact: str) -> str 
 
 
 def _turbo(source: FactSource, policies: list[str]) -> bool | None:
-    """Whether cores may run above their base clock."""
     off = source.text(f"{_CPUS}/intel_pstate/no_turbo")
     if off in ("0", "1"):
         return off == "0"

@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING
 import psutil
 from pydantic import JsonValue
 
-from assay.hardware.accelerators import gpu_facts, other_accelerators
+from assay.hardware.components import disks, file_systems, gpu_facts, memory, memory_now, other_accelerators
 from assay.hardware.cpu import clocks_now, cpu, cpuinfo
-from assay.hardware.disks import disks, file_systems
 from assay.hardware.limits import container, limits
 from assay.hardware.machine import board, governor, machine, operating_system, virtualisation
-from assay.hardware.memory import memory, memory_now
 from assay.hardware.probes import abilities
 from assay.hardware.source import Facts, FactSource
 from assay.version import __version__
@@ -115,18 +113,9 @@ def _here() -> Facts:
 
 
 _PACKAGES = (
-    "numpy",
-    "onnx",
-    "onnxruntime",
-    "onnxruntime-gpu",
-    "onnxruntime-directml",
-    "onnxruntime-openvino",
-    "torch",
-    "transformers",
-    "tokenizers",
-    "safetensors",
-    "faiss-cpu",
-)
+    "numpy", "onnx", "onnxruntime", "onnxruntime-gpu", "onnxruntime-directml", "onnxruntime-openvino", "torch",
+    "transformers", "tokenizers", "safetensors", "faiss-cpu",
+)  # fmt: skip
 _BUSY_PCT = 5.0
 # A shorter look sees chance: the kernel counts processor time in steps of 10 ms.
 _LOOK_S = 0.1
@@ -146,7 +135,6 @@ def environment(folder: Path) -> dict[str, JsonValue]:
 
 
 def packages() -> dict[str, JsonValue]:
-    """Versions of the packages that do the work."""
     found: dict[str, JsonValue] = {"assay": __version__}
     for name in _PACKAGES:
         try:

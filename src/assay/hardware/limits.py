@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from assay.hardware.disks import Mount, mounts
+from assay.hardware.components import Mount, mounts
 from assay.hardware.source import Facts, FactSource, cpu_set
 
 _DEFAULT = "/sys/fs/cgroup"
@@ -18,19 +18,14 @@ _DEFAULT = "/sys/fs/cgroup"
 _NO_LIMIT = 2**62
 # Marks that container engines leave themselves.
 _FILES = (
-    ("podman", "/run/.containerenv"),
-    ("docker", "/.dockerenv"),
-    ("apptainer", "/.singularity.d"),
+    ("podman", "/run/.containerenv"), ("docker", "/.dockerenv"), ("apptainer", "/.singularity.d"),
     ("kubernetes", "/var/run/secrets/kubernetes.io/serviceaccount"),
-    ("kubernetes", "/run/secrets/kubernetes.io/serviceaccount"),
-    ("lxc", "/dev/.lxc"),
-    ("lxc", "/dev/lxd/sock"),
-)
+    ("kubernetes", "/run/secrets/kubernetes.io/serviceaccount"), ("lxc", "/dev/.lxc"), ("lxc", "/dev/lxd/sock"),
+)  # fmt: skip
 _VARIABLES = (
-    ("apptainer", "APPTAINER_CONTAINER"),
-    ("apptainer", "SINGULARITY_CONTAINER"),
+    ("apptainer", "APPTAINER_CONTAINER"), ("apptainer", "SINGULARITY_CONTAINER"),
     ("kubernetes", "KUBERNETES_SERVICE_HOST"),
-)
+)  # fmt: skip
 # Whole names: `docker.service` is the engine itself, which runs outside of its containers.
 _CGROUPS = (
     ("kubernetes", re.compile(r"kubepods(?:[-.].*)?")),
@@ -61,12 +56,12 @@ class ProcessLimits:
     @property
     def usable_cores(self) -> int | None:
         """Cores that can be busy at once: the least of affinity, cpuset and quota, a begun core counted whole."""
-        known = [self.affinity, *(int(b.value) for b in (self.cpuset,) if b)]
-        known += [math.ceil(self.quota.value)] if self.quota else []
-        return max(1, min(one for one in known if one is not None)) if any(one is not None for one in known) else None
+        bounds = [self.affinity] if self.affinity is not None else []
+        bounds += [int(self.cpuset.value)] if self.cpuset else []
+        bounds += [math.ceil(self.quota.value)] if self.quota else []
+        return max(1, min(bounds)) if bounds else None
 
     def record(self) -> Facts:
-        """As it stands in a result."""
         facts: dict[str, JsonValue | None] = {
             "usable_cores": self.usable_cores,
             "affinity_cores": self.affinity,

@@ -14,7 +14,7 @@ import psutil
 from pydantic import JsonValue
 
 from assay.hardware import apple, cpu
-from assay.hardware.accelerators import counted_gpus
+from assay.hardware.components import counted_gpus
 from assay.hardware.cpu import has_flag
 from assay.hardware.limits import ProcessLimits, limits
 from assay.hardware.source import Facts, FactSource, why_not
@@ -45,7 +45,6 @@ _SIGNATURES = {
 
 
 def operating_system(source: FactSource) -> Facts:
-    """The system's name, version and kernel."""
     facts: Facts = {"name": OS_NAMES.get(source.system, source.system), "architecture": source.architecture}
     if source.system == "darwin":
         told = apple.settings(source)
@@ -181,11 +180,8 @@ def machine() -> dict[str, JsonValue]:
 def machine_id() -> str:
     """A stable, opaque name of this machine: a hash of the system's own id, so that the id itself stays here."""
     source = FactSource()
-    for path in _MACHINE_IDS:
-        text = source.text(path)
-        if text:
-            return hashlib.sha256(f"assay:{text}".encode()).hexdigest()[:16]
-    return hashlib.sha256(f"assay:{uuid.getnode()}:{platform.node()}".encode()).hexdigest()[:16]
+    own = next((text for path in _MACHINE_IDS if (text := source.text(path))), f"{uuid.getnode()}:{platform.node()}")
+    return hashlib.sha256(f"assay:{own}".encode()).hexdigest()[:16]
 
 
 @cache
@@ -195,7 +191,6 @@ def own_limits() -> ProcessLimits:
 
 
 def cpu_model() -> str:
-    """The processor's own name."""
     if sys.platform == "darwin":
         return FactSource().command("sysctl", "-n", "machdep.cpu.brand_string")
     return cpu.model_name(cpu.cpuinfo(FactSource())) or platform.processor()
@@ -205,12 +200,7 @@ def os_version() -> str:
     """The name and version of the system, as its maker writes it."""
     if sys.platform == "darwin":
         return platform.mac_ver()[0]
-    if sys.platform == "linux":
-        try:
-            return platform.freedesktop_os_release().get("PRETTY_NAME", "")
-        except OSError:
-            return ""
-    return platform.version()
+    return _pretty_name(FactSource()) if sys.platform == "linux" else platform.version()
 
 
 def governor() -> str | None:
@@ -222,13 +212,8 @@ def _gpu() -> dict[str, JsonValue | None]:
     """The first GPU on which work can be placed, as its driver names it, and how many there are."""
     from assay.hardware.gpu.detect import local_gpus
 
-    found = counted_gpus(local_gpus())
-    if not found:
+    boards = counted_gpus(local_gpus())
+    if not boards:
         return {}
-    first = found[0]
-    return {
-        "gpu": first.name,
-        "gpus": len(found),
-        "gpu_memory_bytes": first.memory_bytes,
-        "driver": first.driver,
-    }
+    first = boards[0]
+    return {"gpu": first.name, "gpus": len(boards), "gpu_memory_bytes": first.memory_bytes, "driver": first.driver}

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.hardware.fitness.gpus import GpuStateReader
 from assay.hardware.source import Facts, FactSource, why_not
 
 if TYPE_CHECKING:
     from assay.hardware.gpu.detect import Detection
+    from assay.hardware.gpu.nvml import GpuReader
 
 
 _POWERCAP = "/sys/class/powercap"
@@ -55,13 +55,8 @@ def _rapl(source: FactSource) -> Facts:
         return _no(f"{_POWERCAP} has no intel-rapl zone" if there else f"{_POWERCAP} is not there")
     found = []
     for zone in zones:
-        path = f"{_POWERCAP}/{zone}/energy_uj"
-        try:
-            int(source.bytes(path))
-        except OSError as problem:
-            return _no(why_not(problem, path))
-        except ValueError:
-            return _no(f"{path} holds no number")
+        if why := _unreadable(source, f"{_POWERCAP}/{zone}/energy_uj"):
+            return _no(why)
         found.append(source.text(f"{_POWERCAP}/{zone}/name") or zone)
     return _yes(", ".join(found))
 
@@ -79,13 +74,8 @@ def _temperature(source: FactSource) -> Facts:
     found: list[str] = []
     refused = ""
     for zone in source.names(_THERMAL, r"thermal_zone\d+"):
-        path = f"{_THERMAL}/{zone}/temp"
-        try:
-            int(source.bytes(path))
-        except OSError as problem:
-            refused = refused or why_not(problem, path)
-        except ValueError:
-            refused = refused or f"{path} holds no number"
+        if why := _unreadable(source, f"{_THERMAL}/{zone}/temp"):
+            refused = refused or why
         else:
             found.append(source.text(f"{_THERMAL}/{zone}/type") or zone)
     for chip in source.names(_HWMON, r"hwmon\d+"):
@@ -95,6 +85,17 @@ def _temperature(source: FactSource) -> Facts:
     if found:
         return _yes(", ".join(dict.fromkeys(found)))
     return _no(refused or "neither a thermal zone nor a sensor of hwmon is there")
+
+
+def _unreadable(source: FactSource, path: str) -> str:
+    """Why no number can be read from a file; empty where one can."""
+    try:
+        int(source.bytes(path))
+    except OSError as problem:
+        return why_not(problem, path)
+    except ValueError:
+        return f"{path} holds no number"
+    return ""
 
 
 def _throttle(source: FactSource) -> Facts:
@@ -108,7 +109,7 @@ def _throttle(source: FactSource) -> Facts:
         return _yes(f"core_throttle_count of {len(cores)} CPUs")
     if source.text(_FIRMWARE_THROTTLE):
         return _yes(_FIRMWARE_THROTTLE)
-    if any("raspberry" in source.text(f"{tree}/model").lower() for tree in ("/proc/device-tree",)):
+    if "raspberry" in source.text("/proc/device-tree/model").lower():
         said = source.command("vcgencmd", "get_throttled", fact="probes.throttle")
         if said.startswith("throttled="):
             return _yes("vcgencmd get_throttled")
@@ -133,16 +134,10 @@ def _no(why: str) -> Facts:
 
 # What abilities are called before people.
 _TITLES = {
-    "cpu": "processor time",
-    "memory": "memory",
-    "disk": "disks",
-    "network": "network",
-    "gpu": "GPUs",
-    "energy_rapl": "energy of the processor",
-    "energy_powermetrics": "energy by powermetrics",
-    "temperature": "temperature",
-    "throttle": "throttling",
-}
+    "cpu": "processor time", "memory": "memory", "disk": "disks", "network": "network", "gpu": "GPUs",
+    "energy_rapl": "energy of the processor", "energy_powermetrics": "energy by powermetrics",
+    "temperature": "temperature", "throttle": "throttling",
+}  # fmt: skip
 _READABLE = "sudo chmod a+r /sys/class/powercap/*/energy_uj    # until the next start"
 
 
@@ -157,9 +152,8 @@ class ProbeSupport:
 
 
 def probes(
-    reader: GpuStateReader, detection: Detection, root: str | Path = "/", system: str = sys.platform
+    reader: GpuReader, detection: Detection, root: str | Path = "/", system: str = sys.platform
 ) -> tuple[ProbeSupport, ...]:
-    """Try every source of the probes."""
     return (*_of_machine(FactSource(root=Path(root), system=system), detection), *_of_boards(reader, detection))
 
 
@@ -178,7 +172,7 @@ def _fix(name: str, why: str) -> tuple[str, ...]:
     return ("sudo assay run FILE    # it answers to an administrator alone",) if name == "energy_powermetrics" else ()
 
 
-def _of_boards(reader: GpuStateReader, detection: Detection) -> Iterator[ProbeSupport]:
+def _of_boards(reader: GpuReader, detection: Detection) -> Iterator[ProbeSupport]:
     """How the energy of each board of NVIDIA's can be known."""
     boards = [gpu for gpu in detection.gpus if gpu.vendor == "nvidia"]
     if reader.absent and boards:
@@ -187,7 +181,7 @@ def _of_boards(reader: GpuStateReader, detection: Detection) -> Iterator[ProbeSu
         yield _energy(index, reader)
 
 
-def _energy(index: int, reader: GpuStateReader) -> ProbeSupport:
+def _energy(index: int, reader: GpuReader) -> ProbeSupport:
     name = f"energy of GPU {index}"
     try:
         reading = reader.read(index)

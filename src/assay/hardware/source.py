@@ -150,6 +150,22 @@ class FactSource:
             self.absent.setdefault(fact, why)
 
 
+def text_of(path: Path) -> str:
+    """The content of a file without the space around it; empty where it cannot be read."""
+    try:
+        return path.read_text(errors="replace").strip()
+    except (OSError, ValueError):  # a path with a NUL is a ValueError
+        return ""
+
+
+def number_of(path: Path) -> int | None:
+    """The whole number that a file holds; None where it cannot be read or holds none."""
+    try:
+        return int(text_of(path))
+    except ValueError:
+        return None
+
+
 def why_not(problem: OSError, path: str) -> str:
     """Why a file could not be read, in words."""
     if isinstance(problem, FileNotFoundError | NotADirectoryError):

@@ -8,34 +8,27 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assay.errors import UsageError
 from assay.infra.commands import call, deploy_folder, find, show
-from assay.infra.record import PartState, Status, folder_of, keep, kept, make_folder, remove_folder
+from assay.infra.record import (
+    InfraOptions,
+    PartState,
+    Status,
+    Tell,
+    find_system,
+    keep,
+    make_folder,
+    remove_folder,
+)
 from assay.version import __version__
 
 RECORD = "terraform.json"
 FILES = "terraform/aws"
 _WORK, _PLAN, _VALUES = "work", "plan.bin", "values.auto.tfvars.json"
 _TRY = "install Terraform 1.5 or newer (https://developer.hashicorp.com/terraform/install)"
-
-Tell = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class AwsOptions:
-    """What is asked for."""
-
-    name: str
-    values: tuple[Path, ...] = ()
-    """Files of variables, as Terraform reads them."""
-    settings: tuple[str, ...] = ()
-    """Single variables, as `name=value`."""
-    yes: bool = False
-    """Whether the plan is carried out after it was shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,60 +43,52 @@ class AwsRecord:
     made: tuple[str, ...] = ()
 
 
-def create(wish: AwsOptions, tell: Tell) -> Status:
+def create(wish: InfraOptions, tell: Tell) -> Status:
     """Show what would be made, and make it if that was said.
 
     Raises:
         UsageError: if Terraform or a file is missing.
         MeasureError: if Terraform fails, with its own words.
     """
-    program = find("terraform", "the provider aws", _TRY)
-    folder = folder_of("aws", wish.name)
-    known = kept(folder, RECORD, AwsRecord)
+    _program()
+    folder, known = find_system("aws", wish.name, RECORD, AwsRecord)
     made = make_folder(folder)
-    record = AwsRecord(
-        __version__,
-        variables(wish) or (known.variables if known else ()),
-        bool(known and known.applied),
-        known.made if known else made,
-    )
+    words = variables(wish)
+    if known is None:
+        record = AwsRecord(__version__, words, made=made)
+    else:
+        record = replace(known, version=__version__, variables=words or known.variables)
     work = _work(folder, wish.name)
     keep(folder, RECORD, record)
-    show([program, "init", "-input=false"], cwd=work, code="terraform")
-    show([program, "plan", "-input=false", f"-out={_PLAN}", *record.variables], cwd=work, code="terraform")
+    _show(work, "init", "-input=false")
+    _show(work, "plan", "-input=false", f"-out={_PLAN}", *record.variables)
     if not wish.yes:
         tell("this is only the plan: nothing was made")
         tell("the same command with --yes carries it out; from then on it costs money")
         return status(wish.name)
-    keep(folder, RECORD, AwsRecord(record.version, record.variables, applied=True, made=record.made))
-    show([program, "apply", "-input=false", _PLAN], cwd=work, code="terraform")
+    keep(folder, RECORD, replace(record, applied=True))
+    _show(work, "apply", "-input=false", _PLAN)
     (work / _PLAN).unlink(missing_ok=True)  # it holds every value, and can be carried out only once
     return status(wish.name)
 
 
 def status(name: str) -> Status:
     """What was made, as Terraform's state tells it; the cloud itself is not asked."""
-    folder = folder_of("aws", name)
-    record = kept(folder, RECORD, AwsRecord)
+    folder, record = find_system("aws", name, RECORD, AwsRecord)
     if record is None:
         return Status("aws", name, "absent")
     if not record.applied:
-        part = PartState("plan", "planned", detail="nothing was made yet")
-        return Status("aws", name, "unhealthy", (part,), str(folder))
-    program, work = find("terraform", "the provider aws", _TRY), folder / _WORK
-    made = call([program, "state", "list"], cwd=work, code="terraform").split()
-    told = json.loads(call([program, "output", "-json"], cwd=work, code="terraform"))
-    outputs = {key: str(one["value"]) for key, one in told.items() if not one.get("sensitive")}
+        return Status.of("aws", name, (PartState("plan", "planned", detail="nothing was made yet"),), folder, {})
+    work = folder / _WORK
+    made = _resources(work)
+    told = json.loads(call([_program(), "output", "-json"], cwd=work, code="terraform"))
+    outputs = {key: str(output["value"]) for key, output in told.items() if not output.get("sensitive")}
     values = folder / "values.yaml"
     if "chart_values" in outputs:
         values.write_text(outputs["chart_values"], encoding="utf-8")
-    part = PartState(
-        "resources",
-        "healthy" if made else "absent",
-        outputs.get("cluster_endpoint", ""),
-        detail=f"{len(made)} in Terraform's state",
-    )
-    return Status("aws", name, "healthy" if made else "unhealthy", (part,), str(folder), _then(outputs, values))
+    state, endpoint = "healthy" if made else "absent", outputs.get("cluster_endpoint", "")
+    part = PartState("resources", state, endpoint, detail=f"{len(made)} in Terraform's state")
+    return Status.of("aws", name, (part,), folder, _then(outputs, values))
 
 
 def destroy(name: str, tell: Tell, *, keep_data: bool, yes: bool) -> None:
@@ -116,8 +101,7 @@ def destroy(name: str, tell: Tell, *, keep_data: bool, yes: bool) -> None:
         UsageError: if it cannot be done as asked.
         MeasureError: if Terraform fails.
     """
-    folder = folder_of("aws", name)
-    record = kept(folder, RECORD, AwsRecord)
+    folder, record = find_system("aws", name, RECORD, AwsRecord)
     if record is None:
         return
     if keep_data:
@@ -128,20 +112,16 @@ def destroy(name: str, tell: Tell, *, keep_data: bool, yes: bool) -> None:
             try_="copy the bucket first: aws s3 sync s3://BUCKET FOLDER",
         )
     if record.applied:
-        program, work = find("terraform", "the provider aws", _TRY), folder / _WORK
-        show(
-            [program, "plan", "-destroy", "-input=false", f"-out={_PLAN}", *record.variables],
-            cwd=work,
-            code="terraform",
-        )
+        work = folder / _WORK
+        _show(work, "plan", "-destroy", "-input=false", f"-out={_PLAN}", *record.variables)
         if not yes:
             raise UsageError(
                 "this is only the plan: nothing was removed",
                 code="not-confirmed",
                 try_="the same command with --yes carries it out",
             )
-        show([program, "apply", "-input=false", _PLAN], cwd=work, code="terraform")
-        if left := call([program, "state", "list"], cwd=work, code="terraform").split():
+        _show(work, "apply", "-input=false", _PLAN)
+        if left := _resources(work):
             raise UsageError(
                 f"{len(left)} resources are still there, such as {left[0]}",
                 code="infra",
@@ -152,32 +132,42 @@ def destroy(name: str, tell: Tell, *, keep_data: bool, yes: bool) -> None:
     tell(f"everything is removed, and so is {folder}")
 
 
-def variables(wish: AwsOptions) -> tuple[str, ...]:
+def variables(wish: InfraOptions) -> tuple[str, ...]:
     """The words that give Terraform its variables.
 
     Raises:
         UsageError: for a file that is not there, or a setting without a value.
     """
-    words = []
     for path in wish.values:
         if not path.is_file():
             raise UsageError("there is no such file of variables", code="no-file", at=str(path))
-        words.append(f"-var-file={path.absolute()}")
-    for one in wish.settings:
-        if "=" not in one:
-            raise UsageError(f"{one!r} gives no value", code="set", at="--set", try_="write name=value")
-        words.append(f"-var={one}")
-    return tuple(words)
+    for setting in wish.settings:
+        if "=" not in setting:
+            raise UsageError(f"{setting!r} gives no value", code="set", at="--set", try_="write name=value")
+    files = (f"-var-file={path.absolute()}" for path in wish.values)
+    return (*files, *(f"-var={setting}" for setting in wish.settings))
+
+
+def _program() -> str:
+    return find("terraform", "the provider aws", _TRY)
+
+
+def _show(work: Path, *words: str) -> None:
+    show([_program(), *words], cwd=work, code="terraform")
+
+
+def _resources(work: Path) -> list[str]:
+    return call([_program(), "state", "list"], cwd=work, code="terraform").split()
 
 
 def _work(folder: Path, name: str) -> Path:
     """A copy of the files of deploy/, beside which Terraform keeps its state; own files of the user's stay in it."""
-    work = folder / _WORK
+    work, source = folder / _WORK, deploy_folder() / FILES
     work.mkdir(exist_ok=True)
-    for path in sorted((deploy_folder() / FILES).glob("*.tf")):
+    for path in sorted(source.glob("*.tf")):
         shutil.copyfile(path, work / path.name)
     (work / _VALUES).write_text(json.dumps({"name": f"assay-{name}" if name != "default" else "assay"}) + "\n")
-    lock = deploy_folder() / FILES / ".terraform.lock.hcl"
+    lock = source / ".terraform.lock.hcl"
     if lock.is_file() and not (work / lock.name).exists():
         shutil.copyfile(lock, work / lock.name)
     return work
@@ -185,13 +175,10 @@ def _work(folder: Path, name: str) -> Path:
 
 def _then(outputs: dict[str, str], values: Path) -> dict[str, str]:
     """What to type next, from what Terraform made."""
-    then: dict[str, str] = {}
-    if "kubeconfig_command" in outputs:
-        then["reach the cluster"] = outputs["kubeconfig_command"]
-    if "registry" in outputs:
-        then["push images to"] = outputs["registry"]
-    if "chart_values" in outputs:
-        then["install"] = f"assay infra create --provider kubernetes --values {values}"
-    if "bucket" in outputs:
-        then["bucket"] = f"s3://{outputs['bucket']}"
-    return then
+    then = {
+        "kubeconfig_command": ("reach the cluster", outputs.get("kubeconfig_command", "")),
+        "registry": ("push images to", outputs.get("registry", "")),
+        "chart_values": ("install", f"assay infra create --provider kubernetes --values {values}"),
+        "bucket": ("bucket", f"s3://{outputs.get('bucket', '')}"),
+    }
+    return dict(then[name] for name in then if name in outputs)

@@ -46,72 +46,62 @@ def find(name: str, needed_for: str, try_: str) -> str:
 
 
 def call(
-    words: Sequence[str],
-    *,
-    cwd: Path | None = None,
-    env: Mapping[str, str] | None = None,
-    content: str | None = None,
-    code: str = "outside",
+    words: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None, code: str = "outside"
 ) -> str:
     """Call a program and return what it said.
 
     Raises:
         MeasureError: if it fails, with its last lines.
     """
-    done = _run(words, cwd, env, content)
+    done = _run(words, cwd, env)
     if done.returncode:
-        raise _failed(words, done.returncode, done.stderr or done.stdout, code)
+        raise _failed(words, f"ended with code {done.returncode}", done.stderr or done.stdout, code)
     return done.stdout
 
 
-def succeeds(words: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> bool:
-    """Whether a program that only looks says yes."""
+def succeeds(words: Sequence[str]) -> bool:
     try:
-        return _run(words, cwd, env, None).returncode == 0
+        return _run(words).returncode == 0
     except MeasureError:
         return False
 
 
-def show(
-    words: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None, code: str = "outside"
-) -> None:
+def show(words: Sequence[str], *, cwd: Path | None = None, code: str = "outside") -> None:
     """Call a program whose words a person is to read as they come.
 
     Raises:
         MeasureError: if it fails.
     """
-    try:
-        done = subprocess.run(
-            list(words), cwd=cwd, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL, check=False
-        )
-    except OSError as problem:
-        raise _failed(words, None, str(problem.strerror), code) from None
+    done = _run(words, cwd, captured=False, code=code)
     if done.returncode:
-        raise _failed(words, done.returncode, "see above", code)
+        raise _failed(words, f"ended with code {done.returncode}", "see above", code)
 
 
 def _run(
-    words: Sequence[str], cwd: Path | None, env: Mapping[str, str] | None, content: str | None
+    words: Sequence[str],
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    *,
+    captured: bool = True,
+    code: str = "outside",
 ) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
             list(words),
-            capture_output=True,
+            capture_output=captured,
             text=True,
             errors="replace",
             cwd=cwd,
             env={**os.environ, **(env or {})},
             check=False,
-            input=content,
-            stdin=subprocess.DEVNULL if content is None else None,
+            stdin=subprocess.DEVNULL,
         )
     except OSError as problem:
-        raise _failed(words, None, str(problem.strerror), "outside") from None
+        raise _failed(words, "cannot be started", str(problem.strerror), code) from None
 
 
-def _failed(words: Sequence[str], ended: int | None, said: str, code: str) -> MeasureError:
+def _failed(words: Sequence[str], how: str, said: str, code: str) -> MeasureError:
     lines = "\n  ".join(said.strip().splitlines()[-_LINES:]) or "it said nothing"
-    how = "cannot be started" if ended is None else f"ended with code {ended}"
     return MeasureError(
         f"{Path(words[0]).name} {how}:\n  {lines}", code=code, try_=f"run it by hand: {shlex.join(map(str, words))}"
     )

@@ -12,20 +12,23 @@ from pathlib import Path
 from assay.errors import MeasureError, UsageError
 from assay.files import write_whole
 from assay.infra.commands import call, deploy_folder, show, succeeds
-from assay.infra.processes.parts import agent, page, without
+from assay.infra.processes.parts import HERE, agent, asked_whether, page
+from assay.infra.processes.setup import server_port
 from assay.infra.record import (
+    InfraOptions,
     Keys,
     PartState,
     Status,
-    folder_of,
+    Tell,
+    find_system,
     how_to_use,
     keep,
-    kept,
     make_folder,
     make_keys,
     remove_folder,
+    url_of,
 )
-from assay.run.services.plan import free_port, refuse_taken
+from assay.run.services.plan import free_port
 from assay.version import __version__
 
 RECORD = "compose.json"
@@ -41,20 +44,6 @@ _TRY = {
     "podman": "install a newer podman-compose (`pipx install podman-compose`; Debian 12's is too old), or use --with "
     "processes",
 }
-
-Tell = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class ComposeOptions:
-    """What is asked for."""
-
-    name: str
-    runtime: str
-    host: str
-    port: int | None
-    allow: tuple[str, ...] = ()
-    within_s: float = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,55 +61,34 @@ class ComposeRecord:
     tag: str
     made: tuple[str, ...] = ()
 
-    @property
-    def server_url(self) -> str:
-        """Where this machine reaches the server."""
-        everywhere = self.host in ("0.0.0.0", "::")  # noqa: S104  (compared, not bound)
-        host = "127.0.0.1" if everywhere else f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
-
     def words(self, folder: Path, *more: str) -> list[str]:
-        """A call of Compose for this system."""
-        return [
-            *self.command,
-            "--project-name",
-            self.project,
-            "--env-file",
-            str(folder / SETTINGS),
-            "--file",
-            str(deploy_folder() / FILE),
-            *more,
-        ]
+        where = ("--project-name", self.project, "--env-file", str(folder / SETTINGS))
+        return [*self.command, *where, "--file", str(deploy_folder() / FILE), *more]
 
 
-def is_there(name: str) -> bool:
-    """Whether a system of this name was set up, whether or not it runs."""
-    return (folder_of("local", name) / RECORD).is_file()
-
-
-def create(wish: ComposeOptions, tell: Tell) -> Status:
+def create(wish: InfraOptions, tell: Tell) -> Status:
     """Bring the system up, or bring it up again.
 
     Raises:
         UsageError: if Compose is not here.
         MeasureError: if it does not get healthy; the containers stay, for a look into their logs.
     """
-    folder = folder_of("local", wish.name)
-    record = kept(folder, RECORD, ComposeRecord)
+    folder, record = find_system("local", wish.name, RECORD, ComposeRecord)
     if record is None:
         _refuse_no_tree()
-        command = compose_command(wish.runtime)
-        port = _port(wish)
+        runtime, host = str(wish.with_), wish.host or HERE
+        command = compose_command(runtime)
+        port = server_port(wish.port, host)
         record = ComposeRecord(
-            __version__,
-            wish.runtime,
-            command,
-            f"assay-{wish.name}",
-            wish.host,
-            port,
-            free_port({port}),
-            secrets.token_hex(8),
-            make_folder(folder),
+            version=__version__,
+            runtime=runtime,
+            command=command,
+            project=f"assay-{wish.name}",
+            host=host,
+            port=port,
+            metrics_port=free_port({port}),
+            tag=secrets.token_hex(8),
+            made=make_folder(folder),
         )
         keep(folder, RECORD, record)
     keys = make_keys(folder)
@@ -133,15 +101,11 @@ def create(wish: ComposeOptions, tell: Tell) -> Status:
 
 
 def status(name: str) -> Status:
-    """How a system is: every part is asked now."""
-    folder = folder_of("local", name)
-    record = kept(folder, RECORD, ComposeRecord)
+    folder, record = find_system("local", name, RECORD, ComposeRecord)
     if record is None:
         return Status("local", name, "absent")
-    parts = _parts(record, make_keys(folder))
-    good = all(one.state == "healthy" for one in parts)
-    then = how_to_use(record.server_url, folder) | {"logs": " ".join(record.words(folder, "logs"))}
-    return Status("local", name, "healthy" if good else "unhealthy", parts, str(folder), then)
+    then = how_to_use(url_of(record.host, record.port), folder) | {"logs": " ".join(record.words(folder, "logs"))}
+    return Status.of("local", name, _parts(record, make_keys(folder)), folder, then)
 
 
 def destroy(name: str, tell: Tell, *, keep_data: bool) -> None:
@@ -150,8 +114,7 @@ def destroy(name: str, tell: Tell, *, keep_data: bool) -> None:
     Raises:
         MeasureError: if something stays.
     """
-    folder = folder_of("local", name)
-    record = kept(folder, RECORD, ComposeRecord)
+    folder, record = find_system("local", name, RECORD, ComposeRecord)
     if record is None:
         return
     call(record.words(folder, "down", *(() if keep_data else ("--volumes",))), code="compose")
@@ -185,7 +148,6 @@ def compose_command(runtime: str) -> tuple[str, ...]:
 
 
 def images() -> tuple[str, ...]:
-    """The images that are built here."""
     return tuple(f"localhost/assay-{kind}:{__version__}" for kind in ("server", "agent"))
 
 
@@ -261,32 +223,17 @@ def _of_project(record: ComposeRecord, kind: str, *more: str) -> list[str]:
     return call([record.runtime, *words, "--filter", mark], code="compose").split()
 
 
-def _port(wish: ComposeOptions) -> int:
-    wanted = wish.port or 8080
-    try:
-        refuse_taken(wanted, "--port", wish.host)
-    except MeasureError:
-        if wish.port:
-            raise UsageError(
-                f"port {wish.port} is taken, or may not be used",
-                code="port-taken",
-                at="--port",
-                try_="leave --port out: a free one is then chosen",
-            ) from None
-        return free_port((), wish.host)
-    return wanted
-
-
 def _await(record: ComposeRecord, keys: Keys, within_s: float, tell: Tell) -> None:
     until = time.monotonic() + within_s
     told: set[str] = set()
     while True:
-        parts = _parts(record, keys)
-        for one in parts:
-            if one.state == "healthy" and one.name not in told:
-                told.add(one.name)
-                tell(f"{one.name} is healthy")
-        late = [one for one in parts if one.state != "healthy"]
+        late = []
+        for part in _parts(record, keys):
+            if part.state != "healthy":
+                late.append(part)
+            elif part.name not in told:
+                told.add(part.name)
+                tell(f"{part.name} is healthy")
         if not late:
             return
         if time.monotonic() > until:
@@ -300,18 +247,14 @@ def _await(record: ComposeRecord, keys: Keys, within_s: float, tell: Tell) -> No
 
 def _parts(record: ComposeRecord, keys: Keys) -> tuple[PartState, ...]:
     """The parts that can be reached from here; that the server is ready says the same of database and queue."""
-    url, metrics = record.server_url, f"http://127.0.0.1:{record.metrics_port}"
+    url, metrics = url_of(record.host, record.port), f"http://127.0.0.1:{record.metrics_port}"
     asked: dict[str, tuple[str, Callable[[], str | None]]] = {
         "server": (url, lambda: page(f"{url}/api/v1/ready")),
         "prometheus": (metrics, lambda: page(f"{metrics}/-/ready")),
         "agent": ("", lambda: agent(url, keys.reader, record.tag)),
     }
-    return tuple(_part(name, address, ask, keys) for name, (address, ask) in asked.items())
-
-
-def _part(name: str, address: str, ask: Callable[[], str | None], keys: Keys) -> PartState:
-    try:
-        answer = ask()
-    except Exception as problem:  # a server that starts fails in many ways
-        answer = without(f"{type(problem).__name__}: {problem}".splitlines()[0], keys)
-    return PartState(name, "healthy" if answer is None else "unhealthy", address, detail=answer or "")
+    answers = {name: asked_whether(ask, keys) for name, (_, ask) in asked.items()}
+    return tuple(
+        PartState(name, "unhealthy" if answers[name] else "healthy", address, detail=answers[name] or "")
+        for name, (address, _) in asked.items()
+    )

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from assay.errors import MeasureError, UsageError
 from assay.infra.commands import call, deploy_folder, find, succeeds
-from assay.infra.record import DEFAULT, PartState, Status, folder_of, keep, kept, make_folder, remove_folder
+from assay.infra.record import (
+    DEFAULT,
+    InfraOptions,
+    PartState,
+    Status,
+    Tell,
+    find_system,
+    keep,
+    make_folder,
+    remove_folder,
+)
 from assay.version import __version__
 
 RECORD = "helm.json"
@@ -21,20 +30,6 @@ COMPONENT = "app.kubernetes.io/component"
 _KINDS = "deployments,statefulsets"
 _HELM = "install Helm 3 (https://helm.sh/docs/intro/install), or apply the chart by other means: it is in deploy/helm"
 _KUBECTL = "install kubectl (https://kubernetes.io/docs/tasks/tools)"
-
-Tell = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class KubernetesOptions:
-    """What is asked for."""
-
-    name: str
-    namespace: str | None = None
-    context: str | None = None
-    values: tuple[Path, ...] = ()
-    settings: tuple[str, ...] = ()
-    within_s: float = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +46,14 @@ class HelmRecord:
     made: tuple[str, ...] = ()
 
     def helm(self, *words: str) -> list[str]:
-        """A call of helm for this release."""
         where = () if self.context is None else ("--kube-context", self.context)
         return [find("helm", "a system in a Kubernetes cluster", _HELM), *words, "--namespace", self.namespace, *where]
 
     def kubectl(self, *words: str) -> list[str]:
-        """A call of kubectl in this namespace."""
         return [*_kubectl(self.context), "--namespace", self.namespace, *words]
 
 
-def create(wish: KubernetesOptions, tell: Tell) -> Status:
+def create(wish: InfraOptions, tell: Tell) -> Status:
     """Install the chart, or bring a release up to date, and wait until all of it is ready.
 
     Raises:
@@ -70,39 +63,25 @@ def create(wish: KubernetesOptions, tell: Tell) -> Status:
     for path in wish.values:
         if not path.is_file():
             raise UsageError("there is no such file of values", code="no-file", at=str(path))
-    folder = folder_of("kubernetes", wish.name)
-    record = kept(folder, RECORD, HelmRecord) or _first(wish, folder)
+    folder, known = find_system("kubernetes", wish.name, RECORD, HelmRecord)
+    record = known or _first(wish, folder)
     _refuse_moved(wish, record)
     tell(f"installing the chart as {record.release} into the namespace {record.namespace}")
-    call(
-        record.helm(
-            "upgrade",
-            "--install",
-            record.release,
-            str(deploy_folder() / CHART),
-            "--wait",
-            "--timeout",
-            f"{round(wish.within_s)}s",
-            *(word for path in wish.values for word in ("--values", str(path))),
-            *(word for one in wish.settings for word in ("--set", one)),
-        ),
-        code="helm",
-    )
+    words = ["upgrade", "--install", record.release, str(deploy_folder() / CHART)]
+    words += ["--wait", "--timeout", f"{round(wish.within_s)}s"]
+    words += [word for path in wish.values for word in ("--values", str(path))]
+    words += [word for setting in wish.settings for word in ("--set", setting)]
+    call(record.helm(*words), code="helm")
     return status(wish.name)
 
 
 def status(name: str) -> Status:
-    """How a release is, as the cluster tells it."""
-    folder = folder_of("kubernetes", name)
-    record = kept(folder, RECORD, HelmRecord)
+    folder, record = find_system("kubernetes", name, RECORD, HelmRecord)
     if record is None:
         return Status("kubernetes", name, "absent")
-    told = call(
-        record.kubectl("get", _KINDS, "--selector", f"{INSTANCE}={record.release}", "--output", "json"), code="kubectl"
-    )
-    parts = tuple(part_of(one) for one in json.loads(told)["items"])
-    good = bool(parts) and all(one.state == "healthy" for one in parts)
-    return Status("kubernetes", name, "healthy" if good else "unhealthy", parts, str(folder), _then(record))
+    words = record.kubectl("get", _KINDS, "--selector", f"{INSTANCE}={record.release}", "--output", "json")
+    parts = tuple(part_of(told) for told in json.loads(call(words, code="kubectl"))["items"])
+    return Status.of("kubernetes", name, parts, folder, _then(record))
 
 
 def destroy(name: str, tell: Tell, *, keep_data: bool) -> None:
@@ -111,8 +90,7 @@ def destroy(name: str, tell: Tell, *, keep_data: bool) -> None:
     Raises:
         MeasureError: if the cluster refuses.
     """
-    folder = folder_of("kubernetes", name)
-    record = kept(folder, RECORD, HelmRecord)
+    folder, record = find_system("kubernetes", name, RECORD, HelmRecord)
     if record is None:
         return
     if succeeds(record.helm("status", record.release)):
@@ -121,12 +99,9 @@ def destroy(name: str, tell: Tell, *, keep_data: bool) -> None:
         tell(f"the release is gone; volumes and secrets stay in the namespace {record.namespace}")
         return
     # The chart keeps these when it is removed, so that nobody loses results by a slip.
-    call(
-        record.kubectl(
-            "delete", "persistentvolumeclaims,secrets", "--selector", f"{INSTANCE}={record.release}", "--wait"
-        ),
-        code="kubectl",
-    )
+    selector = f"{INSTANCE}={record.release}"
+    words = record.kubectl("delete", "persistentvolumeclaims,secrets", "--selector", selector, "--wait")
+    call(words, code="kubectl")
     if record.made_namespace:
         call([*_kubectl(record.context), "delete", "namespace", record.namespace, "--wait"], code="kubectl")
     remove_folder(folder, record.made)
@@ -136,20 +111,15 @@ def destroy(name: str, tell: Tell, *, keep_data: bool) -> None:
 def part_of(told: dict[str, Any]) -> PartState:
     """A part by what the cluster tells of its Deployment or StatefulSet."""
     name = told["metadata"].get("labels", {}).get(COMPONENT) or told["metadata"]["name"]
-    wanted = told["spec"].get("replicas", 1)
-    there = told.get("status", {}).get("readyReplicas", 0)
-    conditions = told.get("status", {}).get("conditions", [])
+    wanted, status = told["spec"].get("replicas", 1), told.get("status", {})
+    there, conditions = status.get("readyReplicas", 0), status.get("conditions", [])
     why = [one.get("message", "") for one in conditions if one.get("status") == "False" and one.get("message")]
     good = there >= wanted
-    return PartState(
-        name,
-        "healthy" if good else "unhealthy",
-        "",
-        detail=f"{there} of {wanted} ready" + (f": {why[0]}" if why and not good else ""),
-    )
+    detail = f"{there} of {wanted} ready" + (f": {why[0]}" if why and not good else "")
+    return PartState(name, "healthy" if good else "unhealthy", detail=detail)
 
 
-def _first(wish: KubernetesOptions, folder: Path) -> HelmRecord:
+def _first(wish: InfraOptions, folder: Path) -> HelmRecord:
     """Write down what is about to be made, so that it is found again whatever happens."""
     find("helm", "a system in a Kubernetes cluster", _HELM)
     context = wish.context or _current_context()
@@ -206,11 +176,9 @@ def _refuse_unreachable(context: str | None) -> None:
         ) from None
 
 
-def _refuse_moved(wish: KubernetesOptions, record: HelmRecord) -> None:
-    for flag, said, was in (
-        ("--namespace", wish.namespace, record.namespace),
-        ("--context", wish.context, record.context),
-    ):
+def _refuse_moved(wish: InfraOptions, record: HelmRecord) -> None:
+    namespace = ("--namespace", wish.namespace, record.namespace)
+    for flag, said, was in (namespace, ("--context", wish.context, record.context)):
         if said is not None and said != was:
             raise UsageError(
                 f"{wish.name} is installed with {flag} {was}, not {said}",

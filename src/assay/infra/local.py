@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import signal
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
+import psutil
+
 from assay.errors import MeasureError, UsageError
-from assay.infra.processes.control import bring_up, notes_of, stop
 from assay.infra.processes.parts import (
     HERE,
     OPTIONAL,
     PREPARE,
     RECORD,
     STORES,
+    TAG_VARIABLE,
     UNPACKED,
     LocalRecord,
     answer_of,
     parts_of,
 )
 from assay.infra.processes.setup import accounts, give_memory_back, ports_again, ports_for, programs_for, set_up
-from assay.infra.processes.supervisor import PartNote, supervisor_runs
+from assay.infra.processes.supervisor import STATUS, Notes, PartNote, supervisor_runs
 from assay.infra.record import (
     DEFAULT,
+    InfraOptions,
     Keys,
     PartState,
     Status,
+    Tell,
+    find_system,
     folder_of,
     how_to_use,
     keep,
@@ -40,28 +49,164 @@ from assay.infra.record import (
 )
 from assay.run.processes import is_alive
 from assay.run.scratch import held
+from assay.run.services import tail_of
 from assay.version import __version__
 
-Tell = Callable[[str], None]
+_LOOK_EVERY_S = 0.1
+_LINES = 8
+# Above what all parts together are given, one after the other.
+_STOP_WITHIN_S = 120.0
+_KILLED_WITHIN_S = 10.0
+_BEGINS_WITHIN_S = 30.0
+_GOOD = ("healthy", "done")
+
+
+def notes_of(folder: Path) -> tuple[PartNote, ...]:
+    """What the supervisor told last of each part."""
+    notes = kept(folder, STATUS, Notes)
+    return () if notes is None else notes.parts
+
+
+def bring_up(folder: Path, tag: str, within_s: float, tell: Tell) -> None:
+    """Start the supervisor of a system, and wait until every part is healthy.
+
+    Raises:
+        MeasureError: if a part does not get healthy; everything is ended then.
+    """
+    (folder / STATUS).unlink(missing_ok=True)  # what an earlier supervisor told is no longer true
+    try:
+        _start(folder, tag)
+        _await(folder, within_s, tell)
+    except BaseException:
+        stop(folder, tag, tell)
+        raise
+
+
+def stop(folder: Path, tag: str, tell: Tell) -> None:
+    """End every process of a system: its supervisor ends them in good order; without one they are ended here.
+
+    Raises:
+        UsageError: if it belongs to another user.
+        MeasureError: if a process does not end.
+    """
+    notes = kept(folder, STATUS, Notes)
+    if notes is not None and supervisor_runs(folder) and is_alive(notes.pid, notes.started):
+        tell("ending all parts; a running job may take some seconds to be given back")
+        _signal(notes.pid, signal.SIGTERM, folder)
+        if not _until(lambda: not supervisor_runs(folder), _STOP_WITHIN_S):
+            tell("the supervisor does not end; it is killed")
+            _signal(notes.pid, signal.SIGKILL, folder)
+            _until(lambda: not supervisor_runs(folder), _KILLED_WITHIN_S)
+    left = list(_left(notes, tag))
+    for process in left:
+        with suppress(psutil.Error):
+            process.terminate()
+    for process in psutil.wait_procs(left, timeout=_KILLED_WITHIN_S)[1]:
+        with suppress(psutil.Error):
+            process.kill()
+    psutil.wait_procs(left, timeout=_KILLED_WITHIN_S)
+    if left := list(_left(notes, tag)):
+        raise MeasureError(
+            f"{len(left)} processes do not end, such as process {left[0].pid}",
+            code="infra",
+            at=str(folder),
+            try_="end them by hand, then destroy again",
+        )
+
+
+def _start(folder: Path, tag: str) -> None:
+    with (folder / "logs" / "supervisor.log").open("ab") as log:
+        done = subprocess.run(
+            [sys.executable, "-m", "assay.infra.processes", str(folder)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=folder / "tmp",
+            check=False,
+            env={**os.environ, TAG_VARIABLE: tag},
+        )
+    if done.returncode:
+        raise _not_up(folder, "supervisor", f"cannot be started: code {done.returncode}")
+
+
+def _await(folder: Path, within_s: float, tell: Tell) -> None:
+    begun_s = time.monotonic()
+    told: set[str] = set()
+    while True:
+        notes = notes_of(folder)
+        for note in notes:
+            if note.state in _GOOD and note.name not in told:
+                told.add(note.name)
+                tell("the database is prepared" if note.name == PREPARE else f"{note.name} is healthy")
+        if notes and all(note.state in _GOOD for note in notes):
+            return
+        _refuse_hopeless(folder, notes, time.monotonic() - begun_s, within_s)
+        time.sleep(_LOOK_EVERY_S)
+
+
+def _refuse_hopeless(folder: Path, notes: Sequence[PartNote], waited_s: float, within_s: float) -> None:
+    for one in notes:
+        if one.state == "failed":
+            raise _not_up(folder, one.name, one.detail)
+    if (notes or waited_s > _BEGINS_WITHIN_S) and not supervisor_runs(folder):
+        raise _not_up(folder, "supervisor", "has ended")
+    if waited_s > within_s:
+        late = next((one for one in notes if one.state not in _GOOD), None)
+        said = f": {late.detail}" if late and late.detail else ""
+        raise _not_up(folder, late.name if late else "supervisor", f"was not healthy within {within_s:g} s{said}")
+
+
+def _not_up(folder: Path, part: str, how: str) -> MeasureError:
+    log = folder / "logs" / f"{part}.log"
+    lines = "\n  ".join(tail_of(log, _LINES))
+    last = f"; its last lines:\n  {lines}" if lines else ""
+    return MeasureError(
+        f"{part} {how}{last}",
+        code="infra",
+        at=str(log),
+        try_="mend what it says and create again, or `assay infra destroy`",
+    )
+
+
+def _signal(pid: int, number: signal.Signals, folder: Path) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+    except PermissionError:
+        raise UsageError(
+            "this system belongs to another user",
+            code="infra",
+            at=str(folder),
+            try_="use the account that brought it up",
+        ) from None
+
+
+def _until(condition: Callable[[], bool], within_s: float) -> bool:
+    until = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > until:
+            return False
+        time.sleep(_LOOK_EVERY_S)
+    return True
+
+
+def _left(notes: Notes | None, tag: str) -> Iterator[psutil.Process]:
+    """Processes of a system that no supervisor ended: by what it told of them, and by the tag that they carry."""
+    known = {one.pid: one.started for one in (notes.parts if notes else ()) if one.pid and one.started}
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            started = known.get(process.pid)
+            mine = started is not None and is_alive(process.pid, started)
+            mine = mine or bool(tag and process.environ().get(TAG_VARIABLE) == tag)
+            if mine and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
+                yield process
+
+
 _MEMORY_WITHIN_S = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class LocalOptions:
-    """What is asked for."""
-
-    name: str = DEFAULT
-    host: str = HERE
-    port: int | None = None
-    """Of the server; a free one, 8080 if it is, when left out."""
-    without: tuple[str, ...] = ()
-    allow: tuple[str, ...] = ()
-    fetch: bool = True
-    """Whether programs that are not here may be fetched."""
-    within_s: float = 300.0
-
-
-def create(wish: LocalOptions, tell: Tell) -> Status:
+def create(wish: InfraOptions, tell: Tell) -> Status:
     """Bring the system up, or bring it up again; one that is up stays as it is.
 
     Raises:
@@ -78,6 +223,8 @@ def create(wish: LocalOptions, tell: Tell) -> Status:
             return status(wish.name)
         try:
             fresh = _first(folder, wish, made, tell) if record is None else _again(folder, record, wish, tell)
+            set_up(folder, fresh, make_keys(folder))
+            keep(folder, RECORD, fresh)
         except BaseException:
             if record is None:
                 remove_folder(folder, made)
@@ -86,25 +233,21 @@ def create(wish: LocalOptions, tell: Tell) -> Status:
     return status(wish.name)
 
 
-def is_there(name: str) -> bool:
-    """Whether a system of this name was set up, whether or not it runs."""
-    return (folder_of("local", name) / RECORD).is_file()
-
-
 def status(name: str = DEFAULT) -> Status:
-    """How a system is: every part is asked now."""
-    folder = folder_of("local", name)
-    record = kept(folder, RECORD, LocalRecord)
+    folder, record = find_system("local", name, RECORD, LocalRecord)
     if record is None:
         return Status("local", name, "absent")
     keys = make_keys(folder)
-    notes = {one.name: one for one in notes_of(folder)}
-    asked = [_part(one.name, folder, record, keys, notes) for one in parts_of(folder, record, keys)]
+    notes = {note.name: note for note in notes_of(folder)}
+    asked = [_part(part.name, folder, record, keys, notes) for part in parts_of(folder, record, keys)]
     # The step between two parts is only worth a line when it is what everything waits for.
-    parts = tuple(one for one in asked if one.name != PREPARE or one.state not in ("done", "stopped"))
-    good = all(one.state == "healthy" for one in parts)
-    then = _then(folder, record) if supervisor_runs(folder) else {"bring it up": _create_again(name)}
-    return Status("local", name, "healthy" if good else "unhealthy", parts, str(folder), then)
+    parts = tuple(part for part in asked if part.name != PREPARE or part.state not in ("done", "stopped"))
+    if not supervisor_runs(folder):
+        then = {"bring it up": f"assay infra create{'' if name == DEFAULT else f' --name {name}'}"}
+    else:
+        metrics = {"metrics": f"{record.address('prometheus')}/graph"} if record.has("prometheus") else {}
+        then = how_to_use(record.server_url, folder) | metrics
+    return Status.of("local", name, parts, folder, then)
 
 
 def destroy(name: str, tell: Tell, *, keep_data: bool = False) -> None:
@@ -135,18 +278,16 @@ def _give_memory_back(folder: Path, record: LocalRecord, tell: Tell) -> None:
     until_s = time.monotonic() + _MEMORY_WITHIN_S
     while True:
         try:
-            give_memory_back(folder, record)
+            return give_memory_back(folder, record)
         except MeasureError as problem:
             # The kernel may take a moment until the last process of a killed PostgreSQL has let go of it.
-            if time.monotonic() < until_s:
-                time.sleep(0.5)
-                continue
-            # Some bytes, until the machine starts again: no reason to keep everything else.
-            tell(f"PostgreSQL was killed, and what it shared in memory stays: {problem.problem.message}")
-        return
+            if time.monotonic() >= until_s:
+                # Some bytes, until the machine starts again: no reason to keep everything else.
+                return tell(f"PostgreSQL was killed, and what it shared in memory stays: {problem.problem.message}")
+        time.sleep(0.5)
 
 
-def _refuse_unfit(wish: LocalOptions) -> None:
+def _refuse_unfit(wish: InfraOptions) -> None:
     if sys.platform == "win32":
         raise UsageError("a system of plain processes needs Linux or macOS", code="platform", try_="use --with docker")
     if unknown := set(wish.without) - set(OPTIONAL):
@@ -165,7 +306,7 @@ def _refuse_unfit(wish: LocalOptions) -> None:
             )
 
 
-def _first(folder: Path, wish: LocalOptions, made: Sequence[str], tell: Tell) -> LocalRecord:
+def _first(folder: Path, wish: InfraOptions, made: Sequence[str], tell: Tell) -> LocalRecord:
     """Choose programs and ports, and set everything up for the first time."""
     stores = [part for part in STORES if part not in wish.without]
     programs = programs_for(stores, folder / UNPACKED, tell, may_fetch=wish.fetch)
@@ -174,8 +315,8 @@ def _first(folder: Path, wish: LocalOptions, made: Sequence[str], tell: Tell) ->
         version=__version__,
         created_at=time.time(),
         tag=secrets.token_hex(8),
-        host=wish.host,
-        ports=ports_for(stores, wish.host, wish.port),
+        host=wish.host or HERE,
+        ports=ports_for(stores, wish.host or HERE, wish.port),
         programs=programs,
         accounts={part: known[part] for part in stores if part in known},
         agent="agent" not in wish.without,
@@ -184,23 +325,17 @@ def _first(folder: Path, wish: LocalOptions, made: Sequence[str], tell: Tell) ->
     )
     if record.accounts:
         folder.chmod(0o711)  # the accounts of its parts must reach their own folders; the others are closed to them
-    return _set_up(folder, record)
+    return record
 
 
-def _again(folder: Path, record: LocalRecord, wish: LocalOptions, tell: Tell) -> LocalRecord:
+def _again(folder: Path, record: LocalRecord, wish: InfraOptions, tell: Tell) -> LocalRecord:
     """Bring a system up that was up before: as it was, but for what has changed around it."""
-    if (wish.host, wish.without, wish.allow) != (HERE, (), ()):
+    if (wish.host or HERE, wish.without, wish.allow) != (HERE, (), ()):
         tell("this system was set up before: --host, --without and --allow of then are used")
     stores = [part for part in STORES if record.has(part)]
     ports = ports_again(record.ports, record.host, wish.port, tell)
     programs = programs_for(stores, folder / UNPACKED, tell, may_fetch=wish.fetch, known=record.programs)
-    return _set_up(folder, replace(record, version=__version__, ports=ports, programs=programs))
-
-
-def _set_up(folder: Path, record: LocalRecord) -> LocalRecord:
-    set_up(folder, record, make_keys(folder))
-    keep(folder, RECORD, record)
-    return record
+    return replace(record, version=__version__, ports=ports, programs=programs)
 
 
 def _part(part: str, folder: Path, record: LocalRecord, keys: Keys, notes: Mapping[str, PartNote]) -> PartState:
@@ -214,14 +349,3 @@ def _part(part: str, folder: Path, record: LocalRecord, keys: Keys, notes: Mappi
     answer = answer_of(part, record, keys)
     word = "healthy" if answer is None else "unhealthy"
     return PartState(part, word, address, note.pid, note.restarts, answer or "", log)
-
-
-def _create_again(name: str) -> str:
-    return f"assay infra create{'' if name == DEFAULT else f' --name {name}'}"
-
-
-def _then(folder: Path, record: LocalRecord) -> dict[str, str]:
-    then = how_to_use(record.server_url, folder)
-    if record.has("prometheus"):
-        then["metrics"] = f"{record.address('prometheus')}/graph"
-    return then

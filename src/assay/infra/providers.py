@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict, replace
+from importlib import import_module
+from types import ModuleType
 
 from assay.errors import UsageError
-from assay.infra.record import DEFAULT, Status
+from assay.infra.record import InfraOptions, Status, Tell, is_there
 
-Tell = Callable[[str], None]
 # What has a meaning where; an option that is silently dropped would be a promise that is not kept.
 _MEANING = {
     "processes": ("with_", "host", "port", "without", "allow", "fetch", "within_s"),
@@ -22,25 +21,6 @@ _EVERYWHERE = ("name", "yes")
 _FLAGS = {"with_": "--with", "fetch": "--no-fetch", "settings": "--set", "within_s": "--within"}
 
 
-@dataclass(frozen=True, slots=True)
-class InfraOptions:
-    """Everything that can be asked for when a system is brought up; None and empty for what was not said."""
-
-    name: str = DEFAULT
-    with_: str | None = None
-    host: str | None = None
-    port: int | None = None
-    without: tuple[str, ...] = ()
-    allow: tuple[str, ...] = ()
-    fetch: bool = True
-    namespace: str | None = None
-    context: str | None = None
-    values: tuple[Path, ...] = ()
-    settings: tuple[str, ...] = ()
-    within_s: float = 600.0
-    yes: bool = False
-
-
 def create(provider: str, options: InfraOptions, tell: Tell) -> Status:
     """Bring a system up.
 
@@ -48,33 +28,23 @@ def create(provider: str, options: InfraOptions, tell: Tell) -> Status:
         UsageError: if something asked for has no meaning there, or something needed is missing.
         MeasureError: if it does not get healthy.
     """
+    contained = options.with_ in ("podman", "docker")
     if provider == "local":
-        return _create_local(options, tell)
-    refuse_meaningless(options, provider)
-    if provider == "kubernetes":
-        from assay.infra import kubernetes
-
-        there = kubernetes.KubernetesOptions(
-            options.name, options.namespace, options.context, options.values, options.settings, options.within_s
-        )
-        return kubernetes.create(there, tell)
-    from assay.infra import aws
-
-    return aws.create(aws.AwsOptions(options.name, options.values, options.settings, options.yes), tell)
+        refuse_meaningless(options, "compose" if contained else "processes")
+        if unknown := set(options.allow) - {"command"}:
+            raise UsageError(f"--allow {min(unknown)} is not known", code="allow", try_="--allow command")
+        _refuse_other(options.name, contained=contained)
+        options = replace(options, host=options.host or "127.0.0.1")
+        _refuse_foreign(str(options.host))
+    else:
+        refuse_meaningless(options, provider)
+    status: Status = _module(provider, contained=contained).create(options, tell)
+    return status
 
 
 def status(provider: str, name: str) -> Status:
-    if provider == "local":
-        from assay.infra import compose, local
-
-        return compose.status(name) if compose.is_there(name) else local.status(name)
-    if provider == "kubernetes":
-        from assay.infra import kubernetes
-
-        return kubernetes.status(name)
-    from assay.infra import aws
-
-    return aws.status(name)
+    found: Status = _module(provider, contained=is_there(name, "compose")).status(name)
+    return found
 
 
 def destroy(provider: str, name: str, tell: Tell, *, keep_data: bool, yes: bool) -> None:
@@ -84,21 +54,13 @@ def destroy(provider: str, name: str, tell: Tell, *, keep_data: bool, yes: bool)
         UsageError: if that cannot be done as asked.
         MeasureError: if something stays.
     """
-    if provider == "local":
-        from assay.infra import compose, local
+    module = _module(provider, contained=is_there(name, "compose"))
+    module.destroy(name, tell, keep_data=keep_data, **({"yes": yes} if provider == "aws" else {}))
 
-        if compose.is_there(name):
-            compose.destroy(name, tell, keep_data=keep_data)
-        else:
-            local.destroy(name, tell, keep_data=keep_data)
-    elif provider == "kubernetes":
-        from assay.infra import kubernetes
 
-        kubernetes.destroy(name, tell, keep_data=keep_data)
-    else:
-        from assay.infra import aws
-
-        aws.destroy(name, tell, keep_data=keep_data, yes=yes)
+def _module(provider: str, *, contained: bool) -> ModuleType:
+    """What brings systems up there; loaded only when it is asked for."""
+    return import_module(f"assay.infra.{'compose' if provider == 'local' and contained else provider}")
 
 
 def refuse_meaningless(options: InfraOptions, where: str) -> None:
@@ -119,29 +81,6 @@ def refuse_meaningless(options: InfraOptions, where: str) -> None:
             )
 
 
-def _create_local(options: InfraOptions, tell: Tell) -> Status:
-    from assay.infra import compose, local
-
-    contained = options.with_ in ("podman", "docker")
-    refuse_meaningless(options, "compose" if contained else "processes")
-    if unknown := set(options.allow) - {"command"}:
-        raise UsageError(f"--allow {min(unknown)} is not known", code="allow", try_="--allow command")
-    _refuse_other(options.name, contained=contained)
-    host = options.host or "127.0.0.1"
-    _refuse_foreign(host)
-    if contained:
-        there = compose.ComposeOptions(
-            options.name, str(options.with_), host, options.port, options.allow, options.within_s
-        )
-        return compose.create(there, tell)
-    return local.create(
-        local.LocalOptions(
-            options.name, host, options.port, options.without, options.allow, options.fetch, options.within_s
-        ),
-        tell,
-    )
-
-
 def _refuse_foreign(host: str) -> None:
     """Raise if nobody can listen on an address here."""
     try:
@@ -157,11 +96,9 @@ def _refuse_foreign(host: str) -> None:
 
 
 def _refuse_other(name: str, *, contained: bool) -> None:
-    """Raise if a system of this name is there, and made the other way."""
-    from assay.infra import compose, local
-
-    if compose.is_there(name) != contained and (compose.is_there(name) or local.is_there(name)):
-        how = "containers" if not contained else "processes"
+    there = is_there(name, "compose")
+    if there != contained and (there or is_there(name, "processes")):
+        how = "processes" if contained else "containers"
         raise UsageError(
             f"there is a local system called {name}, made of {how}",
             code="infra",

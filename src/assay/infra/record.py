@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -19,6 +19,8 @@ VARIABLE = "ASSAY_INFRA"
 DEFAULT = "default"
 Provider = Literal["local", "kubernetes", "aws"]
 Word = Literal["healthy", "unhealthy", "absent"]
+Tell = Callable[[str], None]
+"""Tells a person what is done."""
 T = TypeVar("T")
 
 # It becomes a part of paths, of DNS names and of the names of containers.
@@ -27,6 +29,31 @@ FOLDER = "secrets"
 ROLES = ("admin", "agent", "reader")
 TOKEN_VARIABLE = "ASSAY_INFRA_TOKEN_"  # noqa: S105  (the beginning of a name)
 """Begins the variables by which a database is told the tokens of each role."""
+
+
+@dataclass(frozen=True, slots=True)
+class InfraOptions:
+    """Everything that can be asked for when a system is brought up; None and empty for what was not said."""
+
+    name: str = DEFAULT
+    with_: str | None = None
+    """What local parts run in: `processes`, `podman` or `docker`."""
+    host: str | None = None
+    port: int | None = None
+    """Of the server; a free one, 8080 if it is, when left out."""
+    without: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    fetch: bool = True
+    """Whether programs that are not here may be fetched."""
+    namespace: str | None = None
+    context: str | None = None
+    values: tuple[Path, ...] = ()
+    """Files of values of the chart, or of variables as Terraform reads them."""
+    settings: tuple[str, ...] = ()
+    """Single values or variables, as `name=value`."""
+    within_s: float = 600.0
+    yes: bool = False
+    """Whether a plan is carried out after it was shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +84,14 @@ class Status:
     then: Mapping[str, str] = field(default_factory=dict)
     """What to type next, by what it does."""
 
+    @classmethod
+    def of(
+        cls, provider: Provider, name: str, parts: tuple[PartState, ...], folder: Path, then: Mapping[str, str]
+    ) -> Status:
+        """A system by its parts: healthy when it has some, and all of them are."""
+        good = bool(parts) and all(part.state == "healthy" for part in parts)
+        return cls(provider, name, "healthy" if good else "unhealthy", parts, str(folder), then)
+
 
 def base_folder() -> Path:
     """The folder of all systems that this user brought up: from ASSAY_INFRA, else the system's place for it."""
@@ -86,8 +121,23 @@ def folder_of(provider: Provider, name: str) -> Path:
     return base_folder() / provider / name
 
 
+def is_there(name: str, how: str) -> bool:
+    """Whether a local system of this name was set up as `processes` or with `compose`, whether or not it runs."""
+    return (folder_of("local", name) / f"{how}.json").is_file()
+
+
+def find_system(provider: Provider, name: str, file: str, record: type[T]) -> tuple[Path, T | None]:
+    """The folder of a system and what was written down about it; None where there is none."""
+    folder = folder_of(provider, name)
+    return folder, kept(folder, file, record)
+
+
+def url_of(host: str, port: int) -> str:
+    everywhere = host in ("0.0.0.0", "::")  # noqa: S104  (compared, not bound)
+    return f"http://{'127.0.0.1' if everywhere else f'[{host}]' if ':' in host else host}:{port}"
+
+
 def is_root() -> bool:
-    """Whether this user may do everything."""
     return hasattr(os, "geteuid") and os.geteuid() == 0
 
 
@@ -97,11 +147,11 @@ def make_folder(folder: Path, mode: int = 0o700) -> tuple[str, ...]:
     Raises:
         UsageError: if it cannot be made.
     """
-    missing = [one for one in folder.parents if not one.exists()]
+    missing = [parent for parent in folder.parents if not parent.exists()]
     try:
-        for one in reversed(missing):
-            one.mkdir()
-            one.chmod(0o755)  # whatever the umask: other accounts must be able to pass
+        for parent in reversed(missing):
+            parent.mkdir()
+            parent.chmod(0o755)  # whatever the umask: other accounts must be able to pass
         if not folder.exists():
             folder.mkdir(mode=0o700)
             folder.chmod(mode)
@@ -130,9 +180,9 @@ def remove_folder(folder: Path, made: Iterable[str] = ()) -> None:
             at=str(folder),
             try_="remove the folder as the user who made it",
         )
-    for one in made:
+    for parent in made:
         try:
-            Path(one).rmdir()
+            Path(parent).rmdir()
         except OSError:  # somebody else uses it, or it is gone
             return
 
@@ -174,12 +224,10 @@ class Keys:
     @property
     def tokens(self) -> Mapping[str, str]:
         """The variables that tell a database which tokens to accept."""
-        known = {"admin": self.admin, "agent": self.agent, "reader": self.reader}
-        return {f"{TOKEN_VARIABLE}{role.upper()}": known[role] for role in ROLES}
+        return {f"{TOKEN_VARIABLE}{role.upper()}": str(getattr(self, role)) for role in ROLES}
 
 
 def token_file(folder: Path, role: str) -> Path:
-    """Where the token of a role lies in the folder of a system."""
     return folder / FOLDER / f"{role}.token"
 
 

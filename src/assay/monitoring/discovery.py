@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING
 
 from assay.files import write_whole
 from assay.run.services import held
-from assay.run.services.address import node_name
-from assay.run.services.discovery import VARIABLE, ServiceDiscovery
+from assay.run.services.discovery import VARIABLE, ServiceDiscovery, node_name
 
 if TYPE_CHECKING:
-    from assay.spec.benchmark import Service
-    from assay.spec.monitoring import Monitoring
+    from assay.spec.benchmark import Monitoring, Service
 
 SEEN = "seen.txt"
 """Beside the target files: the name of each target that was scraped at least once."""
@@ -43,7 +41,6 @@ class ScrapeTarget:
 
 
 def add_target(folder: Path, target: ScrapeTarget) -> None:
-    """Have something scraped from now on."""
     labels = {name: value for name, value in target.labels.items() if value}
     inner = {"__metrics_path__": target.path, "__scheme__": target.scheme}
     document = [{"targets": [target.address], "labels": {**labels, **inner}}]
@@ -51,7 +48,6 @@ def add_target(folder: Path, target: ScrapeTarget) -> None:
 
 
 def remove_target(folder: Path, name: str) -> None:
-    """Have something scraped no longer."""
     with suppress(OSError):
         (folder / f"{name}.json").unlink(missing_ok=True)
 
@@ -82,7 +78,6 @@ def seen(folder: Path) -> set[str]:
 
 
 def note_seen(folder: Path, found: set[str]) -> None:
-    """Note which targets were scraped."""
     write_whole(folder / SEEN, "\n".join(sorted(found)).encode(), mode=_MODE)
 
 
@@ -156,7 +151,11 @@ def watched_node(
     service = _exporter(settings, relay, listen)
     with held({NAME: service}, scratch, scratch) as running:
         address = f"{host}:{running[NAME].port}"
-        wanted = [*_of_the_node(settings, who, host, address, labels), *_of_services(who, address, labels, services)]
+        wanted = _of_the_node(settings, who, host, address, labels)
+        wanted += [
+            ScrapeTarget(f"service-{name}-{who}", address, {**labels, "service": name}, f"/relay/{name}")
+            for name in services
+        ]
         with targets(discovery, wanted):
             late = wait_until_seen(discovery, [one.name for one in wanted], settings.within)
             if late and tell is not None:
@@ -183,21 +182,9 @@ def _exporter(settings: Monitoring, relay: Path, listen: str) -> Service:
 
     there = (settings.node_exporter is not None, settings.dcgm_exporter is not None)
     without = {(True, True): "both", (True, False): "machine", (False, True): "gpus"}.get(there)
-    words = [
-        sys.executable,
-        "-m",
-        "assay.monitoring.exporter",
-        "--listen",
-        listen,
-        "--port",
-        "{port}",
-        "--relay",
-        str(relay),
-        "--timeout",
-        f"{0.9 * settings.interval:g}",
-    ]
-    words += ["--without", without] if without else []
-    return Service(command=tuple(words), ready=Ready(http="/", within=60.0))
+    program = (sys.executable, "-m", "assay.monitoring.exporter", "--listen", listen, "--port", "{port}")
+    words = (*program, "--relay", str(relay), "--timeout", f"{0.9 * settings.interval:g}")
+    return Service(command=(*words, *(("--without", without) if without else ())), ready=Ready(http="/", within=60.0))
 
 
 def _of_the_node(
@@ -209,10 +196,3 @@ def _of_the_node(
         if port is not None
     ]
     return found if len(found) == 2 else [*found, ScrapeTarget(f"exporter-{who}", address, labels)]
-
-
-def _of_services(who: str, address: str, labels: Mapping[str, str], services: Sequence[str]) -> list[ScrapeTarget]:
-    return [
-        ScrapeTarget(f"service-{name}-{who}", address, {**labels, "service": name}, f"/relay/{name}")
-        for name in services
-    ]

@@ -8,20 +8,18 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
 
 from assay.errors import AssayError, MeasureError
 from assay.monitoring.discovery import Life, announcing, lives, watched_node
 from assay.monitoring.prometheus import JOB
 from assay.monitoring.scraper import RunningPrometheus, scraping
 from assay.plan.job import Job
-from assay.run.probes.job import FILE as TELEMETRY
+from assay.run.probes import FILE as TELEMETRY
 from assay.run.records import RunOutcome, SingleRunResult
 from assay.run.scratch import scratch_folder
-from assay.run.services.discovery import ServiceDiscovery, living
-from assay.spec.benchmark import Benchmark
-from assay.spec.monitoring import monitoring_of
-from assay.spec.secrets import redact, references
+from assay.run.services.discovery import ServiceDiscovery, living, metrics_url
+from assay.spec.benchmark import Benchmark, monitoring_of
+from assay.spec.references import redact, references
 from assay.spec.target import EndpointTarget, ServiceTarget
 from assay.store.telemetry import FILE, Metrics, ScrapedSeries, cut, encode, read_telemetry
 
@@ -153,25 +151,15 @@ ENDPOINT = "endpoint"
 Tell = Callable[[str], None]
 
 
-class Monitor(Protocol):
-    """Whoever watches a campaign."""
-
-    def job(self, job: Job) -> AbstractContextManager[None]:
-        """Watch the services that one job starts."""
-        ...
-
-    def joined(self, job: Job, outcome: RunOutcome) -> RunOutcome:
-        """A run with what was scraped meanwhile."""
-        ...
-
-
-class NullMonitor:
-    """Watches nothing."""
+class Monitor:
+    """Whoever watches a campaign; this one watches nothing."""
 
     def job(self, job: Job) -> AbstractContextManager[None]:  # noqa: ARG002  (there is nothing to do)
+        """Watch the services that one job starts."""
         return nullcontext()
 
     def joined(self, job: Job, outcome: RunOutcome) -> RunOutcome:  # noqa: ARG002
+        """A run with what was scraped meanwhile."""
         return outcome
 
 
@@ -184,7 +172,7 @@ def monitored(benchmark: Benchmark, jobs: Sequence[Job], tell: Tell) -> Iterator
     """
     settings = monitoring_of(benchmark.monitoring)
     if settings is None:
-        yield NullMonitor()
+        yield Monitor()
         return
     with ExitStack() as stack:
         scratch = stack.enter_context(scratch_folder())
@@ -206,13 +194,13 @@ def monitored(benchmark: Benchmark, jobs: Sequence[Job], tell: Tell) -> Iterator
                 raise
             tell(f"this campaign is not monitored: {problem.problem.message}")
             stack.close()
-            yield NullMonitor()
+            yield Monitor()
             return
         tell(f"monitoring: Prometheus {prometheus.api.version()} at {prometheus.api.url} while the campaign runs")
         yield _Here(prometheus, where, scratch, tell)
 
 
-class _Here:
+class _Here(Monitor):
     """A Prometheus on this machine that watches it."""
 
     def __init__(self, prometheus: RunningPrometheus, where: ServiceDiscovery, scratch: Path, tell: Tell) -> None:
@@ -228,7 +216,7 @@ class _Here:
         given = getattr(target, "metrics", None)
         paths = {target.service: given} if isinstance(target, ServiceTarget) and given else {}
         where = replace(self._where, labels={**self._where.labels, "job": job.id}, paths=paths)
-        url = _endpoint_metrics(target) if isinstance(target, EndpointTarget) else None
+        url = _endpoint_metrics(target)
         with announcing(where), living(where, {ENDPOINT: url} if url else {}):
             yield
 
@@ -250,18 +238,18 @@ class _Here:
 
 def _names(jobs: Sequence[Job]) -> list[str]:
     """Everything that may come up while the campaign runs."""
-    found = dict.fromkeys(name for job in jobs for name in job.definition.services)
-    if any(
-        isinstance(job.definition.target, EndpointTarget) and _endpoint_metrics(job.definition.target) for job in jobs
-    ):
-        found[ENDPOINT] = None
-    return list(found)
+    names = dict.fromkeys(name for job in jobs for name in job.definition.services)
+    if any(_endpoint_metrics(job.definition.target) for job in jobs):
+        names[ENDPOINT] = None
+    return list(names)
 
 
-def _endpoint_metrics(target: EndpointTarget) -> str | None:
+def _endpoint_metrics(target: object) -> str | None:
     """Where an endpoint's own metrics are; None where it has none, or where the address is a secret."""
-    from assay.run.services.discovery import metrics_url
-
-    if target.metrics is None or any(references([target.metrics, target.endpoint])):
+    if (
+        not isinstance(target, EndpointTarget)
+        or target.metrics is None
+        or any(references([target.metrics, target.endpoint]))
+    ):
         return None
     return metrics_url(target.metrics, target.endpoint)

@@ -1,9 +1,11 @@
-"""Prometheus itself: its program and configuration, its HTTP API, and the scrapes taken out of it unchanged."""
+"""Prometheus: its program and configuration, its HTTP API, the scrapes in it, and the tunnel to one in a cluster."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,12 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
-from assay.errors import MeasureError
+from assay.errors import MeasureError, UsageError
 from assay.store.telemetry import Metrics, ScrapedSeries, merged
 
 if TYPE_CHECKING:
-    from assay.spec.benchmark import Service
-    from assay.spec.monitoring import Monitoring
+    from assay.spec.benchmark import Monitoring, Service
 
 VARIABLE = "ASSAY_PROMETHEUS"
 NAME = "prometheus"
@@ -119,7 +120,6 @@ class PrometheusApi:
     url: str
 
     def targets(self) -> list[dict[str, Any]]:
-        """What it scrapes now."""
         return list(self._ask("GET", "/api/v1/targets?state=active")["activeTargets"])
 
     def kinds(self) -> dict[str, str]:
@@ -239,3 +239,39 @@ def kind_of(name: str, kinds: Mapping[str, str]) -> str:
         return owner(name)
     family = next((name.removesuffix(one) for one in _SUFFIXES if name.endswith(one)), name)
     return owner(family) if owner(family) in ("histogram", "summary") else ""
+
+
+_HOST = re.compile(r"^(?:[A-Za-z0-9_.-]+@)?[A-Za-z0-9_][A-Za-z0-9_.-]*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Tunnel:
+    """A way from one's own machine to a port inside a cluster."""
+
+    login: str
+    """The login node, as ssh knows it: `user@login.example.org`, or a name from ~/.ssh/config."""
+    node: str
+    port: int
+    local_port: int = 9090
+    listen: str = "127.0.0.1"
+    """The address on which the server inside answers."""
+
+    def words(self) -> list[str]:
+        """The command.
+
+        A server that answers on the loopback address alone is reached from its own node; any other one also from the
+        login node, where users may not log in to compute nodes.
+
+        Raises:
+            UsageError: if a name is none.
+        """
+        for name in (self.login, self.node):
+            if not _HOST.match(name) or name.startswith("-"):
+                raise UsageError(f"{name!r} is no name of a host", code="host", try_="write user@host or host")
+        if self.listen in ("127.0.0.1", "localhost", "::1"):
+            return ["ssh", "-N", "-J", self.login, "-L", f"{self.local_port}:127.0.0.1:{self.port}", self.node]
+        return ["ssh", "-N", "-L", f"{self.local_port}:{self.node}:{self.port}", self.login]
+
+    def text(self) -> str:
+        """The command and what to open then."""
+        return f"{shlex.join(self.words())}\nhttp://localhost:{self.local_port}"

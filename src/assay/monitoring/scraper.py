@@ -9,20 +9,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from assay.documents import from_json, to_json
 from assay.errors import AssayError, MeasureError, StoreError, UsageError
 from assay.files import write_whole
 from assay.monitoring.discovery import LIVES, names, note_seen, seen
 from assay.monitoring.prometheus import NAME, PrometheusApi, export, prometheus_service
-from assay.spec.benchmark import Benchmark
-from assay.spec.monitoring import Monitoring, monitoring_of
+from assay.spec.benchmark import Benchmark, Monitoring, monitoring_of
 from assay.store.telemetry import FILE, Metrics, decode, encode, merged
-
-if TYPE_CHECKING:
-    from assay.spec.monitoring import Monitoring
-    from assay.store.telemetry import Metrics
 
 # Only while a target is new; afterwards Prometheus is left in peace.
 _ASK_EVERY_S = 0.25

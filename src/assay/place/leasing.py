@@ -1,12 +1,14 @@
-"""Leases: how long one lasts, what follows when one is lost, and how long to wait before the next try. Pure."""
+"""Leases: how long one lasts, what follows when one is lost, and how long to wait before the next try. Pure.
+
+The store is the record of truth; a queue beside it (`redis_broker`) can be wiped and filled again.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from assay.plan.digest import content_hash
-from assay.plan.job import Job, is_part, point_key
+from assay.plan.job import Job, content_hash, is_part, point_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +72,30 @@ def needs_key(job: Job) -> str:
     kind = type(target).__name__
     needs = [job.definition.needs.model_dump(mode="json", exclude_defaults=True), kind, known]
     return content_hash([*needs, point_key(job)] if is_part(job.definition) else needs)
+
+
+@dataclass(frozen=True, slots=True)
+class JobOffer:
+    """A job that waits for an agent."""
+
+    job: str
+    queue: str
+    """Key of its needs: only agents that meet them may take it."""
+    campaign: str
+    priority: int = 0
+    """Higher goes first."""
+    fence: int = 0
+    """Number of the newest lease that the store knows of; the next one taken is higher."""
+    not_before: float = 0.0
+    """Not given out before this moment, in seconds since 1970 by the clock of who offers."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobClaim:
+    """A job given to an agent, until it is acknowledged or taken back."""
+
+    job: str
+    fence: int
+    """Number of the lease that the agent may claim with it."""
+    ticket: str
+    """Names this very delivery."""

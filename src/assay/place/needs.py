@@ -37,27 +37,33 @@ def missing(job: Job, profile: Profile) -> tuple[str, ...]:
             f"{profile.name} is a worker of SARK, which gets no jobs from this server; run `assay agent start` there",
         )
     needs = job.definition.needs
-    found: list[str] = [*_runtime_missing(job, profile)]
+    lacks = _runtime_missing(job, profile)
     programs = programs_in_words(job.definition)
     if programs and not profile.commands:
         is_are = "is" if len(programs) == 1 else "are"
-        found.append(f"{' and '.join(programs)} {is_are} to run, {profile.name} was not started with --allow command")
-    found += _below("memory", needs.memory, profile.memory_bytes, show=True)
-    found += _below("cpus", needs.cpus, profile.cpus)
-    found += _below("gpus", needs.gpus, profile.gpus)
-    found += _below("GPU memory", needs.gpu_memory, profile.gpu_memory_bytes, show=True)
+        lacks.append(f"{' and '.join(programs)} {is_are} to run, {profile.name} was not started with --allow command")
+    for what, needed, there, show in (
+        ("memory", needs.memory, profile.memory_bytes, show_bytes),
+        ("cpus", needs.cpus, profile.cpus, str),
+        ("gpus", needs.gpus, profile.gpus, str),
+        ("GPU memory", needs.gpu_memory, profile.gpu_memory_bytes, show_bytes),
+    ):
+        if needed is not None and there < needed:
+            lacks.append(f"{what}: {show(needed)} needed, {show(there)} there")
     if needs.gpu_model and needs.gpu_model.lower() not in profile.gpu_model.lower():
-        found.append(
+        lacks.append(
             f"a GPU named like {needs.gpu_model!r} is needed, {profile.name} has {profile.gpu_model or 'none'}"
         )
     if needs.os and needs.os != profile.os:
-        found.append(f"{needs.os} is needed, {profile.name} runs {profile.os}")
+        lacks.append(f"{needs.os} is needed, {profile.name} runs {profile.os}")
     if needs.agent and needs.agent not in (profile.name, profile.id):
-        found.append(f"only {needs.agent} may take it, this is {profile.name}")
-    for label, value in needs.labels.items():
-        if profile.labels.get(label) != value:
-            found.append(f"the label {label}={value} is needed, {profile.name} does not carry it")
-    return tuple(found)
+        lacks.append(f"only {needs.agent} may take it, this is {profile.name}")
+    lacks += [
+        f"the label {label}={value} is needed, {profile.name} does not carry it"
+        for label, value in needs.labels.items()
+        if profile.labels.get(label) != value
+    ]
+    return tuple(lacks)
 
 
 def device_kind(job: Job) -> str:
@@ -113,10 +119,3 @@ def _runtime_missing(job: Job, profile: Profile) -> list[str]:
         offered = ", ".join(f"{name} ({proof})" for name, proof in proven.items()) or "no device"
         found.append(f"the device {device} is needed, {profile.name} has {offered}")
     return found
-
-
-def _below(what: str, needed: int | None, there: int, *, show: bool = False) -> list[str]:
-    if needed is None or there >= needed:
-        return []
-    amounts = (show_bytes(needed), show_bytes(there)) if show else (str(needed), str(there))
-    return [f"{what}: {amounts[0]} needed, {amounts[1]} there"]

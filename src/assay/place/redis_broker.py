@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from assay.clock import SYSTEM_CLOCK, Clock
 from assay.errors import StoreError, UsageError
-from assay.place.broker import Broker, JobClaim, JobOffer
+from assay.place.leasing import JobClaim, JobOffer
 
 try:
     from redis import Redis
@@ -37,8 +37,12 @@ _Answer = TypeVar("_Answer")
 _Item = TypeVar("_Item")
 
 
-class RedisBroker(Broker):
-    """A `Broker` whose memory is a Redis server; safe to use from many threads."""
+class RedisBroker:
+    """Hands out jobs: highest priority first, then the campaign served least, in order of offering inside a campaign.
+
+    Delivery is at least once: what was taken and never acknowledged is given out again under a higher number. Jobs that
+    were acknowledged are forgotten; one that has to be measured again is offered again. Safe to use from many threads.
+    """
 
     def __init__(
         self, url: str, *, prefix: str = "assay:", clock: Clock = SYSTEM_CLOCK, answer_s: float = 10.0
@@ -84,7 +88,7 @@ class RedisBroker(Broker):
             if taken or left_s <= 0 or not bells:
                 return taken
             sleep_s = min(left_s, due_in_s, self._longest_sleep_s)
-            self._sleep(bells, max(sleep_s, 0.001))
+            self._ask(lambda: self._redis.blpop(bells, max(sleep_s, 0.001)))  # noqa: B023  (asked at once)
 
     def ack(self, *taken: JobClaim) -> tuple[JobClaim, ...]:
         """Forget jobs that were claimed; return those whose number was still the newest."""
@@ -154,10 +158,6 @@ class RedisBroker(Broker):
         due_in_s = float(answer[0]) if answer[0] else float("inf")
         return tuple(JobClaim(job, int(fence), ticket) for job, fence, ticket in taken), due_in_s
 
-    def _sleep(self, bells: list[str], longest_s: float) -> None:
-        """Return when a bell rings, or after a time."""
-        self._ask(lambda: self._redis.blpop(bells, longest_s))
-
     def _run_id(self) -> str:
         """What Redis calls itself until it is started anew."""
         facts = self._ask(lambda: self._redis.info("server"))
@@ -180,15 +180,12 @@ class RedisBroker(Broker):
         try:
             return question()
         except AuthenticationError as problem:
-            raise self._failed(problem, "check the user and password in the URL of Redis") from None
+            failure: RedisError = problem
+            tip = "check the user and password in the URL of Redis"
         except RedisError as problem:
-            raise self._failed(
-                problem, "check that Redis runs there and can be reached; the next call connects anew"
-            ) from None
-
-    def _failed(self, problem: RedisError, try_: str) -> StoreError:
-        text = str(problem).replace(self._secret, "***") if self._secret else str(problem)
-        return StoreError(f"Redis does not serve the queue: {text}", code="redis", at=self.address, try_=try_)
+            failure, tip = problem, "check that Redis runs there and can be reached; the next call connects anew"
+        text = str(failure).replace(self._secret, "***") if self._secret else str(failure)
+        raise StoreError(f"Redis does not serve the queue: {text}", code="redis", at=self.address, try_=tip)
 
 
 def _client(url: str, answer_s: float) -> Redis:

@@ -1,16 +1,117 @@
-"""The job: one point of a benchmark's matrix, for one machine, as engines move it; and the parts of a shared load."""
+"""The job: one point of a benchmark's matrix, for one machine, as engines move it.
+
+Its life is one table of (state, event) → state: nothing else may decide what follows what. Its digest says what it
+means: same meaning, same digest, whatever the spelling.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import JsonValue
 
-from assay.plan.digest import content_hash
+from assay.errors import AssayError
 from assay.spec.benchmark import Definition
 from assay.spec.matrix import Point
+from assay.spec.paths import FILE_KEYS
+
+State = Literal["pending", "running", "done", "failed", "cancelled", "poisoned"]
+Event = Literal["start", "finish", "fail", "cancel", "interrupt", "release", "expire", "poison", "retry"]
+
+TABLE: dict[tuple[State, Event], State] = {
+    ("pending", "start"): "running",
+    ("pending", "fail"): "failed",  # nobody can run it
+    ("pending", "cancel"): "cancelled",
+    ("running", "finish"): "done",
+    ("running", "fail"): "failed",
+    ("running", "cancel"): "cancelled",
+    ("running", "interrupt"): "pending",  # the process that ran it is gone; its finished runs are kept
+    ("running", "release"): "pending",  # its agent gave it back unfinished, through no fault of the job
+    ("running", "expire"): "pending",  # its agent fell silent; the lease is void and the job is offered again
+    ("running", "poison"): "poisoned",  # too many agents fell silent over it
+    ("failed", "retry"): "pending",
+    ("poisoned", "retry"): "pending",
+    ("cancelled", "retry"): "pending",
+}
+
+FINAL: frozenset[State] = frozenset({"done", "failed", "cancelled", "poisoned"})
+
+CampaignState = Literal["done", "partial", "failed", "cancelled"]
+
+
+def campaign_state(counts: Mapping[str, int]) -> CampaignState:
+    """How a campaign ended, by how its jobs did; the same on every engine."""
+    ended = {state for state, jobs in counts.items() if jobs}
+    if ended == {"done"}:
+        return "done"
+    if ended == {"cancelled"}:
+        return "cancelled"
+    return "partial" if "done" in ended else "failed"
+
+
+def after(state: State, event: Event) -> State:
+    """The state that follows.
+
+    Raises:
+        AssayError: for a step that the table does not have.
+    """
+    try:
+        return TABLE[state, event]
+    except KeyError:
+        raise AssayError(f"a job that is {state} cannot {event}", code="lifecycle") from None
+
+
+# Part of every digest: raised when the meaning of the same definition changes.
+DIGEST_VERSION = 1
+
+
+def digest_of(definition: Definition, fingerprints: Mapping[str, str]) -> str:
+    """Hash what a job measures.
+
+    Defaults do not count (a key given its default means the same as a key left out), nor do key order, unit
+    spelling or file format: all of these are gone after parsing. Files count by content, not by path. Prices of
+    machines do not count either.
+
+    Args:
+        fingerprints: text in the definition (a path, a command) → SHA-256 of the content behind it.
+    """
+    meaning = definition.model_dump(mode="json", exclude_defaults=True)
+    meaning.pop("prices", None)  # what a machine costs changes no measurement
+    meaning["files"] = sorted(set(fingerprints.values()))
+    _forget_paths(meaning, fingerprints)
+    return content_hash({"version": DIGEST_VERSION, "definition": meaning})
+
+
+def content_hash(value: object) -> str:
+    """SHA-256 of a value's canonical JSON."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _forget_paths(meaning: dict[str, Any], fingerprints: Mapping[str, str]) -> None:
+    target = meaning.get("target", {})
+    if target.get("model") in fingerprints:
+        target["model"] = fingerprints[target["model"]]
+        target.pop("sha256", None)
+    for entry in meaning.get("workload", {}).get("inputs", {}).values():
+        if isinstance(entry, dict) and entry.get("file") in fingerprints:
+            entry["file"] = fingerprints[entry["file"]]
+    for owner in (target, *meaning.get("services", {}).values()):
+        for wanted in owner.get("fetch", ()):
+            if wanted.get("src") in fingerprints:
+                wanted["src"] = fingerprints[wanted["src"]]
+    for key in FILE_KEYS:
+        *parts, last = key.split(".")
+        section: Any = meaning
+        for part in parts:
+            section = section.get(part, {})
+        if section.get(last) in fingerprints:
+            section[last] = fingerprints[section[last]]
+
 
 JOB_SCHEMA = "assay.job/1"
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Literal
 
@@ -124,7 +124,7 @@ def decide(
     Args:
         more: there are older ones, which are too many to be named.
     """
-    late = [one for one in due if (now - start(one)).total_seconds() > LATE_AFTER_S]
+    late = [moment for moment in due if (now - start(moment)).total_seconds() > LATE_AFTER_S]
     fired = set(due) - set(late)
     waits: set[datetime] = set()
     if missed == "once" and late and not fired:
@@ -132,18 +132,20 @@ def decide(
     elif missed == "all":
         waits = set(late[-MOST_AT_ONCE:])
     left_out = _why_left_out(missed, max(fired) if fired else None)
-    found = []
-    for one in due:
-        if one in fired:
-            found.append(ScheduleDecision(one, "fire", _lateness(one, now) if one in late else ""))
-        elif one in waits:
-            found.append(ScheduleDecision(one, "wait", "no server ran; it is made up for"))
+    decisions = []
+    for moment in due:
+        if moment in fired:
+            minutes = round((now - moment).total_seconds() / 60)
+            lateness = f"no server ran; begun {minutes} min late" if moment in late else ""
+            decisions.append(ScheduleDecision(moment, "fire", lateness))
+        elif moment in waits:
+            decisions.append(ScheduleDecision(moment, "wait", "no server ran; it is made up for"))
         else:
-            found.append(ScheduleDecision(one, "miss", left_out))
-    if more and found:
-        first = found[0]
-        found[0] = ScheduleDecision(first.due, first.word, f"{first.because}; there were earlier ones too".lstrip("; "))
-    return tuple(found)
+            decisions.append(ScheduleDecision(moment, "miss", left_out))
+    if more and decisions:
+        because = f"{decisions[0].because}; there were earlier ones too".lstrip("; ")
+        decisions[0] = replace(decisions[0], because=because)
+    return tuple(decisions)
 
 
 def in_words(moment: datetime) -> str:
@@ -157,8 +159,3 @@ def _why_left_out(missed: Missed, instead: datetime | None) -> str:
     if missed == "once" and instead is not None:
         return f"no server ran; the run of {in_words(instead)} stands for it"
     return f"no server ran; only the newest {MOST_AT_ONCE} are made up for"
-
-
-def _lateness(due: datetime, now: datetime) -> str:
-    minutes = round((now - due).total_seconds() / 60)
-    return f"no server ran; begun {minutes} min late"

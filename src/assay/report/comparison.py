@@ -1,31 +1,35 @@
-"""Two sides of a comparison: what may not be compared and why first, then better, worse, or cannot tell."""
+"""Two sides of a comparison: what references name, what may not be compared and why, then the three answers."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from assay.analyse.compare import JobComparison, compare_pool, match_jobs, pool
-from assay.analyse.records import Comparison, Interval, MultiRunJobResult
-from assay.documents import to_plain
+from assay.analyse.gate import ByRun, statistic_of_run
+from assay.analyse.records import CampaignRecord, Comparison, Interval, MultiRunJobResult
+from assay.documents import from_json, to_plain
+from assay.errors import UsageError
+from assay.files import read_bounded
+from assay.report.export import csv_cell
 from assay.report.markdown import escape
 from assay.report.numbers import NOTHING, decimals_for, name_with_unit, show, show_percent
 from assay.report.sheet import GridColumn, lay_out
-from assay.report.sides import Side
 from assay.report.wording import headline_of, job_labels, one_line
+from assay.run.records import SampleSet
+from assay.store.references import MARKS, Most, NoSuchResultError, References, ResultIndex, ResultReference, is_file
 
 _SCHEMA = "assay.comparison/1"
 _COLUMNS = (
     "job", "metric", "unit", "a", "a_low", "a_high", "b", "b_low", "b_high", "change", "change_low", "change_high",
     "answer", "because",
 )  # fmt: skip
-# A spreadsheet runs a cell that begins with one of these as a formula.
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def render_comparison(
@@ -42,24 +46,17 @@ def render_comparison(
         notes: sentences for below the table, such as how the pairs were run.
     """
     rows = [comparison_cells(label, one) for label, comparisons in groups.items() for one in comparisons]
-    columns = _columns(one_line(a), one_line(b))
-    first = 0 if any(row[0] for row in rows) else 1  # a job column only where jobs have names
-    verdicts = [row[-1] for row in rows]
-    room = (width or 100) - len("  cannot tell")
-    lines = lay_out(columns[first:], [row[first:-1] for row in rows], room)
-    padded = max((len(line) for line in lines), default=0)
-    table = [f"{line:<{padded}}  {end}" for line, end in zip(lines, ["verdict", *verdicts], strict=True)]
-    return "\n".join([*table, *map(one_line, notes)])
+    head = ("job", "metric", one_line(a), one_line(b), "change", "verdict")
+    return "\n".join([*answers_table(head, rows, width or 100), *map(one_line, notes)])
 
 
-def _columns(a: str, b: str) -> tuple[GridColumn, ...]:
-    return (
-        GridColumn("job", flexible=True),
-        GridColumn("metric", flexible=True),
-        GridColumn(a, right=True, flexible=True),
-        GridColumn(b, right=True, flexible=True),
-        GridColumn("change", right=True),
-    )
+def answers_table(head: Sequence[str], rows: Sequence[tuple[str, ...]], width: int) -> list[str]:
+    """Lines of a table of changes, its last column never cut; jobs have a column only where they have names."""
+    columns = [GridColumn(title, right=i >= 2, flexible=i < 4) for i, title in enumerate(head[:-1])]
+    first = 0 if any(row[0] for row in rows) else 1
+    lines = lay_out(columns[first:], [row[first:-1] for row in rows], width - len("  cannot tell"))
+    padded = max(len(line) for line in lines)
+    return [f"{line:<{padded}}  {end}" for line, end in zip(lines, [head[-1], *(row[-1] for row in rows)], strict=True)]
 
 
 def comparison_cells(label: str, one: Comparison) -> tuple[str, ...]:
@@ -142,7 +139,6 @@ class ComparisonResult:
 def compared(
     a: Side, b: Side, *, smallest: float = 0.0, anyway: bool = False, all_metrics: bool = False
 ) -> ComparisonResult:
-    """Compare two sides job by job."""
     matching = match_jobs(a.records, b.records)
     labels = labels_of([pair.b[0] for pair in matching.pairs], b)
     jobs = []
@@ -166,7 +162,6 @@ def asked_of(job: MultiRunJobResult) -> tuple[str, ...]:
 
 
 def labels_of(jobs: Sequence[MultiRunJobResult], side: Side) -> list[str]:
-    """A name for each of some jobs of a side."""
     if not jobs:
         return []
     names = job_labels(replace(side.records[0], jobs=tuple(jobs)))
@@ -185,7 +180,6 @@ def _named(sentence: str, labels: Sequence[str], jobs: int) -> str:
 
 
 def compared_text(found: ComparisonResult, width: int) -> str:
-    """Write a comparison for a terminal."""
     groups = {job.label: [_short(line, job) for line in job.found.lines] for job in found.jobs}
     shown = groups if len(groups) > 1 else {"": next(iter(groups.values()), [])}
     lines = [*(["not comparable because", *(f"  {one}" for one in found.refused)] if found.refused else [])]
@@ -215,7 +209,6 @@ def _results(side: Side) -> list[str]:
 
 
 def compared_json(found: ComparisonResult) -> str:
-    """Write a comparison as one JSON document."""
     document = {
         "schema": _SCHEMA,
         "a": found.a.names[0] if len(found.a.names) == 1 else ", ".join(found.a.references),
@@ -280,7 +273,7 @@ def compared_csv(found: ComparisonResult) -> str:
                 line.answer,
                 "; ".join(line.because),
             )
-            writer.writerow([_cell(cell) for cell in row])
+            writer.writerow([csv_cell(cell) for cell in row])
     return text.getvalue()
 
 
@@ -288,7 +281,143 @@ def _ends(interval: Interval | None) -> tuple[float | None, float | None]:
     return (interval.low, interval.high) if interval else (None, None)
 
 
-def _cell(value: float | str | None) -> float | str:
-    if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
-        return f"'{value}"
-    return "" if value is None or (isinstance(value, float) and not math.isfinite(value)) else value
+# A document of this size holds thousands of jobs.
+_LARGEST = 512 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a comparison: the results that somebody named, the newest first."""
+
+    references: tuple[str, ...]
+    """As they were written."""
+    records: tuple[CampaignRecord, ...]
+    names: tuple[str, ...]
+    """What each record is called: the id of a campaign, or a file; with the job where one was named."""
+    whole: bool = True
+    """Whether campaigns were named, and no single jobs of them."""
+
+    @property
+    def benchmark(self) -> str:
+        """The benchmark of the newest result; empty where it is not known."""
+        return self.records[0].benchmark if self.records else ""
+
+
+class ResultSource(ResultIndex, Protocol):
+    """Where results are read that references name."""
+
+    def record(self, campaign: str) -> CampaignRecord: ...
+
+    def samples(self, job: str, run: int) -> tuple[SampleSet, ...]: ...
+
+
+class Reader:
+    """Reads what references name; opens the source at the first that needs it: files need none."""
+
+    def __init__(
+        self, open_source: Callable[[], AbstractContextManager[ResultSource]], repository: Path | None = None
+    ) -> None:
+        self._open = open_source
+        self._stack = ExitStack()
+        self._source: ResultSource | None = None
+        self._references = References(self.source, repository=repository)
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def source(self) -> ResultSource:
+        """The source, opened once."""
+        if self._source is None:
+            self._source = self._stack.enter_context(self._open())
+        return self._source
+
+    def side(
+        self, references: Sequence[str], *, benchmark: str = "", most: Most = None, but: Collection[str] = ()
+    ) -> Side:
+        """Read the results of some references.
+
+        Args:
+            benchmark: Labels and commits are looked for among the campaigns of this benchmark alone.
+            most: How many of those that a label, a commit or a folder names.
+
+        Raises:
+            NoSuchResultError: if a reference names nothing that is there.
+            UsageError: if it is badly written, names several, or names a file that is no result.
+        """
+        find = self._references.find
+        named = [one for text in references for one in find(text, benchmark=benchmark, most=most, but=but)]
+        distinct = list(dict.fromkeys(named))
+        read = [(record, one) for one in distinct if (record := self._read(one)).campaign not in but]
+        if not read:
+            message = f"{', '.join(references)} names nothing but the result itself"
+            raise NoSuchResultError(message, try_="name an earlier result")
+        read.sort(key=lambda pair: pair[0].created_at, reverse=True)
+        return Side(
+            tuple(references),
+            tuple(record for record, _ in read),
+            tuple(str(one) for _, one in read),
+            whole=all(one.job is None for one in distinct),
+        )
+
+    def samples(self, job: str, run: int) -> tuple[SampleSet, ...]:
+        """The samples of a run; none where only a document of it is at hand."""
+        return () if self._source is None else self._source.samples(job, run)
+
+    def _read(self, named: ResultReference) -> CampaignRecord:
+        record = read_document(named.path) if named.path else self.source().record(named.campaign)
+        if named.job is None:
+            return record
+        chosen = tuple(job for job in record.jobs if job.index == named.job)
+        if not chosen:
+            numbers = [job.index for job in record.jobs]
+            raise UsageError(
+                f"{replace(named, job=None)} has no job {named.job}",
+                code="unknown-job",
+                try_=f"use {min(numbers)} to {max(numbers)}" if numbers else "",
+            )
+        return replace(record, jobs=chosen)
+
+
+def read_document(path: Path) -> CampaignRecord:
+    """Read a result document: of a campaign, or of one job as `assay exec` writes it.
+
+    Raises:
+        UsageError: if it is neither.
+    """
+    try:
+        text = read_bounded(path, _LARGEST)
+    except OSError as problem:
+        raise UsageError(f"cannot read the result: {problem.strerror}", code="no-file", at=str(path)) from None
+    if _is_job(text):
+        job = from_json(MultiRunJobResult, text, source=str(path))
+        return CampaignRecord(job.job, "", job.completed_at or "", job.state, (job,))
+    return from_json(CampaignRecord, text, source=str(path))
+
+
+def _is_job(text: bytes) -> bool:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(document, dict) and "runs" in document and "jobs" not in document
+
+
+def names_itself(reference: str) -> bool:
+    """Whether a reference itself says which result is meant, whatever the benchmark."""
+    return is_file(reference) or not reference.startswith(MARKS)
+
+
+def by_run_of(reader: Reader) -> ByRun:
+    """What each run of a job gave of a statistic, from its samples; nothing where a run does not back it."""
+
+    def by_run(job: MultiRunJobResult, metric: str, statistic: str) -> Mapping[int, float]:
+        runs = [run.run_id for run in job.runs if run.error is None]
+        found = {run: statistic_of_run(reader.samples(job.job, run), metric, statistic) for run in runs}
+        known = {run: value for run, value in found.items() if value is not None}
+        # Some of the runs would be another set of runs than the one that the result speaks of.
+        return known if len(known) == len(found) else {}
+
+    return by_run

@@ -15,7 +15,7 @@ from assay.metrics import describe
 from assay.report.numbers import NOTHING, show_percent, show_statistics
 from assay.report.sheet import Sheet, without_empty
 from assay.report.telemetry import seen_of, show_value, unit_of, whose
-from assay.report.wording import headline_of, one_line, section
+from assay.report.wording import as_mappings, as_number, headline_of, one_line, section
 from assay.run.records import SingleRunResult
 from assay.units import show_bytes
 
@@ -65,7 +65,6 @@ def curve_unit(test: DeviceTest) -> str:
 
 
 def is_device(job: MultiRunJobResult) -> bool:
-    """Whether a job measures the hardware itself."""
     return asks_of_device(section(job.definition, "target"))
 
 
@@ -240,8 +239,7 @@ def _throttled(spans: list[Mapping[str, JsonValue]]) -> str:
 
 
 def _points(facts: Mapping[str, JsonValue]) -> list[Mapping[str, JsonValue]]:
-    curve = facts.get("curve")
-    return [one for one in curve if isinstance(one, dict)] if isinstance(curve, list | tuple) else []
+    return as_mappings(facts.get("curve"))
 
 
 def _numbers(value: JsonValue) -> list[float]:
@@ -249,5 +247,5 @@ def _numbers(value: JsonValue) -> list[float]:
 
 
 def _number(value: JsonValue) -> float | None:
-    told = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(cast("float", value)) if told else None
+    number = as_number(value)
+    return number if number is not None and math.isfinite(number) else None

@@ -14,11 +14,10 @@ from pydantic import JsonValue
 
 from assay.analyse.records import RESULT_SCHEMA, CampaignRecord, MetricStatistics, MultiRunJobResult
 from assay.documents import adapter, to_json
-from assay.report.energy import energy_columns
-from assay.report.telemetry import throttling_sentences
+from assay.report.telemetry import energy_columns, throttling_sentences
 from assay.report.wording import base, check_sentence, failed, failure_of, failure_sentence, machine, section
 from assay.run.records import SingleRunResult
-from assay.spec.devices import compute_unit
+from assay.spec.section import compute_unit
 
 Cell = str | int | float | None
 
@@ -56,8 +55,8 @@ def render_csv(*records: CampaignRecord) -> str:
     text = io.StringIO()
     columns = _columns(records)
     writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
-    writer.writerow({name: _cell(name) for name in columns})  # the program that emits a metric names it
-    writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
+    writer.writerow({name: csv_cell(name) for name in columns})  # the program that emits a metric names it
+    writer.writerows({name: csv_cell(value) for name, value in row.items()} for row in rows)
     return text.getvalue()
 
 
@@ -69,7 +68,7 @@ def render_sark_csv(*records: CampaignRecord) -> str:
     for record in records:
         for job in record.jobs:
             row = sark_columns(record, job)
-            writer.writerow({name: "" if value is None else _cell(value) for name, value in row.items()})
+            writer.writerow({name: "" if value is None else csv_cell(value) for name, value in row.items()})
     return text.getvalue()
 
 
@@ -208,7 +207,8 @@ def _plain(value: JsonValue) -> Cell:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _cell(value: Cell) -> Cell:
+def csv_cell(value: Cell) -> Cell:
+    """A value that a spreadsheet neither runs as a formula nor takes for a number that it is not."""
     if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
         return f"'{value}"
     return "" if isinstance(value, float) and not math.isfinite(value) else value

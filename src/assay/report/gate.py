@@ -11,16 +11,21 @@ from datetime import datetime
 from typing import Any, Literal
 from xml.etree import ElementTree as Xml
 
-from assay.analyse.compare.limits import LimitVerdict, RegressionLimits
-from assay.analyse.gate import GateAnswer, GateResult, JobGate
+from assay.analyse.gate import GateAnswer, GateResult, JobGate, LimitVerdict, RegressionLimits
 from assay.analyse.headline import split_statistic
 from assay.analyse.records import Check
 from assay.documents import to_plain
-from assay.report.comparison import decimals_together, labels_of, sentences, show_relative, show_side
+from assay.report.comparison import (
+    Side,
+    answers_table,
+    decimals_together,
+    labels_of,
+    sentences,
+    show_relative,
+    show_side,
+)
 from assay.report.markdown import escape
 from assay.report.numbers import NOTHING, name_with_unit, show_percent
-from assay.report.sheet import GridColumn, lay_out
-from assay.report.sides import Side
 from assay.report.wording import check_sentence, gate_word, one_line
 
 SCHEMA = "assay.gate/1"
@@ -52,12 +57,10 @@ class Gated:
 
     @property
     def exit_code(self) -> int:
-        """What a pipeline is told."""
         return self.gate.exit_code(strict=self.strict, allow_missing=self.allow_missing)
 
     @property
     def labels(self) -> list[str]:
-        """A name for each job, in order."""
         return labels_of([job.result for job in self.gate.jobs], self.result)
 
     @property
@@ -87,7 +90,8 @@ def gate_text(gated: Gated, width: int) -> str:
     lines += [f"note: {one}" for one in gated.warnings]
     rows = [_cells(label, line) for label, line in _lines(gated)]
     if rows:
-        lines += _table(rows, width)
+        head = ("job", "metric", "baseline", "new", "change", "limit", "answer")
+        lines += answers_table(head, rows, width)
     lines += [
         f"objective {gate_word(check)}: {_of(label, gated)}{check_sentence(check)}"
         for label, job in zip(gated.labels, gated.gate.jobs, strict=True)
@@ -223,21 +227,6 @@ def _cells(label: str, line: LimitVerdict) -> tuple[str, ...]:
     change = NOTHING if line.change is None else show_relative(line.change, line.interval)
     limit = show_percent(line.limit)
     return (one_line(label), _metric(line), *shown, change, limit, one_line(f"{line.answer}: {line.because}"))
-
-
-def _table(rows: Sequence[tuple[str, ...]], width: int) -> list[str]:
-    first = 0 if any(row[0] for row in rows) else 1
-    columns = (
-        GridColumn("job", flexible=True),
-        GridColumn("metric", flexible=True),
-        GridColumn("baseline", right=True, flexible=True),
-        GridColumn("new", right=True, flexible=True),
-        GridColumn("change", right=True),
-        GridColumn("limit", right=True),
-    )
-    lines = lay_out(columns[first:], [row[first:-1] for row in rows], width - len("  cannot tell"))
-    padded = max(len(line) for line in lines)
-    return [f"{line:<{padded}}  {end}" for line, end in zip(lines, ["answer", *(row[-1] for row in rows)], strict=True)]
 
 
 def _of(label: str, gated: Gated) -> str:

@@ -100,7 +100,6 @@ class QuietView(SilentView):
         self._said = False
 
     def waiting(self, text: str) -> None:
-        """Say it the first time."""
         if not self._said:
             self._said = True
             self._stream.write(f"{text}\n")
@@ -123,7 +122,6 @@ class PlainView(View):
         self._say("job", f"{index + 1}/{of} {self._job} ({one_line(job_id)})")
 
     def run(self, run_id: int, of: int) -> None:  # noqa: ARG002  (the line comes when the run is done)
-        """Remember how many runs there are."""
         self._runs = of
 
     def run_done(self, result: SingleRunResult) -> None:
@@ -167,7 +165,6 @@ class LiveView(View):
         self._phase = ""
 
     def campaign(self, campaign_id: str, jobs: int, runs: int, note: str) -> None:
-        """Open the picture."""
         self._print("campaign", campaign_sentence(campaign_id, jobs, runs, note))
         self._jobs = self._bars.add_task("jobs", total=jobs, note="")
         self._runs = self._bars.add_task("runs", total=None, note="")
@@ -186,28 +183,23 @@ class LiveView(View):
         self._set_run(note=self._escape(self._phase))
 
     def progress(self, share: float, note: str) -> None:
-        """Show how far the phase is."""
         told = f" · {one_line(note)}" if note else ""
         self._set_run(note=self._escape(f"{self._phase} {min(max(share, 0.0), 1.0):.0%}{told}"))
 
     def run_done(self, result: SingleRunResult) -> None:
-        """Move on; a failed run leaves a line."""
         self._set_run(completed=result.run_id + 1, note="")
         if result.error:
             self._print("run", f"{result.run_id + 1} {self._label}: {run_sentence(result)}")
 
     def job_done(self, result: MultiRunJobResult) -> None:
-        """Leave a line with the job's verdict."""
         self._print("done", f"{result_label(result)}: {job_sentence(result)}")
         if self._jobs is not None:
             self._bars.advance(self._jobs)
 
     def note(self, text: str) -> None:
-        """Leave a line with the note."""
         self._print("note", one_line(text))
 
     def close(self) -> None:
-        """Take the picture away and leave the lines."""
         self._bars.stop()
 
     def _set_run(self, **fields: object) -> None:
@@ -229,7 +221,6 @@ def result_label(result: MultiRunJobResult) -> str:
 
 
 def run_sentence(result: SingleRunResult) -> str:
-    """How a run went, as one line."""
     if result.error:
         return failure_sentence(result.error)
     samples = max(result.sample_counts.values(), default=0)
@@ -269,35 +260,28 @@ class EventView(View):
         self._torn = False  # the last line was not written whole
 
     def campaign(self, campaign_id: str, jobs: int, runs: int, note: str) -> None:
-        """Send what begins."""
         self._send("campaign", campaign=campaign_id, jobs=jobs, runs=runs, note=note)
 
     def job(self, job_id: str, label: str, index: int, of: int) -> None:
-        """Send which job begins."""
         self._send("job", job=job_id, label=label, index=index, of=of)
 
     def run(self, run_id: int, of: int) -> None:
-        """Send which run begins."""
         self._send("run", run=run_id, of=of)
 
     def phase(self, name: str) -> None:
-        """Send which phase begins."""
         self._told_s = float("-inf")
         self._send("phase", name=name)
 
     def progress(self, share: float, note: str) -> None:
-        """Send how far the phase is, a few times a second at most."""
         if self._now() - self._told_s < 1 / PROGRESS_PER_S:
             return
         self._told_s = self._now()
         self._send("progress", share=round(min(max(share, 0.0), 1.0), 4) if isfinite(share) else 0.0, note=note)
 
     def log(self, lines: Sequence[str]) -> None:
-        """Send the last lines of a run."""
         self._send("log", lines=[line[:MAX_LINE] for line in lines])
 
     def run_done(self, result: SingleRunResult) -> None:
-        """Send how a run went."""
         self._send("run_done", run=result.run_id, ok=result.error is None, sentence=run_sentence(result))
 
     def job_done(self, result: MultiRunJobResult) -> None:
@@ -307,12 +291,8 @@ class EventView(View):
         self._send("note", text=text)
 
     def error(self, error: AssayError) -> None:
-        """Send why there will be no result."""
         problem = error.problem
         self._send("error", code=problem.code, text=problem.message, at=problem.at, **{"try": problem.try_})
-
-    def close(self) -> None:
-        """Nothing is open here."""
 
     def _send(self, event: str, /, **facts: object) -> None:
         if self._deaf:

@@ -13,7 +13,7 @@ from assay.analyse.records import MultiRunJobResult
 from assay.report.numbers import NOTHING, show
 from assay.report.sheet import Sheet
 from assay.report.telemetry import show_value
-from assay.report.wording import one_line, section
+from assay.report.wording import as_mappings, as_number, as_text, one_line, section
 from assay.units import show_bytes
 
 State = Mapping[str, JsonValue]
@@ -43,57 +43,28 @@ def _governor(state: State) -> str:
     return one_line(", ".join(name if len(found) == 1 else f"{name} ({cores} cores)" for name, cores in found.items()))
 
 
-def _turbo(state: State) -> str:
-    return _text(section(state, "processor").get("turbo"))
-
-
-def _held_down(state: State) -> str:
-    return _listed(section(state, "processor").get("held_down"))
-
-
-def _hottest(state: State) -> str:
-    return _sensor(section(section(state, "heat"), "hottest"))
-
-
 def _nearest(state: State) -> str:
     """The sensor with the least room below the temperature at which the machine slows down."""
-    nearest = section(section(state, "heat"), "nearest")
-    room = _number(nearest.get("headroom_c"))
-    return "" if room is None else one_line(f"{show_value(room, '°C')} ({nearest.get('sensor', '')})")
+    return _sensor(section(section(state, "heat"), "nearest"), "headroom_c")
 
 
-def _sensor(sensor: State) -> str:
-    celsius = _number(sensor.get("celsius"))
+def _sensor(sensor: State, reading: str) -> str:
+    celsius = as_number(sensor.get(reading))
     return "" if celsius is None else one_line(f"{show_value(celsius, '°C')} ({sensor.get('sensor', '')})")
 
 
-def _free(state: State) -> str:
-    size = _number(section(state, "memory").get("available_bytes"))
-    return "" if size is None else show_bytes(size)
+def _figure(part: str, name: str, write: Callable[[float], str]) -> Cell:
+    """A number of a part of the state, in words; empty where it was not read."""
+
+    def cell(state: State) -> str:
+        value = as_number(section(state, part).get(name))
+        return "" if value is None else write(value)
+
+    return cell
 
 
-def _swap(state: State) -> str:
-    size = _number(section(state, "memory").get("swap_used_bytes"))
-    return "" if size is None else show_bytes(size)
-
-
-def _others(state: State) -> str:
-    share = _number(section(state, "load").get("others_pct"))
-    return "" if share is None else f"{show(share, 1)} % of all cores"
-
-
-def _stolen(state: State) -> str:
-    share = _number(section(state, "load").get("steal_pct"))
-    return "" if share is None else f"{show(share, 1)} % of all cores"
-
-
-def _load_average(state: State) -> str:
-    value = _number(section(state, "load").get("average_1m"))
-    return "" if value is None else f"{value:g}"
-
-
-def _clock(state: State) -> str:
-    return _text(section(state, "clock").get("source"))
+def _of_all_cores(share: float) -> str:
+    return f"{show(share, 1)} % of all cores"
 
 
 def _control(part: str) -> Cell:
@@ -101,11 +72,11 @@ def _control(part: str) -> Cell:
 
     def cell(state: State) -> str:
         control = section(state, "control")
-        took = _number(control.get(f"{part}_ms"))
+        took = as_number(control.get(f"{part}_ms"))
         if took is None:
             return ""
         usual = section(section(control, "history"), part)
-        drift, band = _number(usual.get("drift_pct")), _number(usual.get("band_pct"))
+        drift, band = as_number(usual.get("drift_pct")), as_number(usual.get("band_pct"))
         beside = (
             "" if drift is None else f" ({drift:+.1f} %" + (f"; ±{band:.1f} % is usual)" if band is not None else ")")
         )
@@ -117,16 +88,16 @@ def _control(part: str) -> Cell:
 # In the order in which a reader asks: how it is set, how warm it is, who else was there, how fast it is.
 _CELLS: Mapping[str, Cell] = {
     "governor": _governor,
-    "turbo": _turbo,
-    "clock held down": _held_down,
-    "hottest sensor": _hottest,
+    "turbo": lambda state: as_text(section(state, "processor").get("turbo")),
+    "clock held down": lambda state: _listed(section(state, "processor").get("held_down")),
+    "hottest sensor": lambda state: _sensor(section(section(state, "heat"), "hottest"), "celsius"),
     "room until it slows down": _nearest,
-    "free memory": _free,
-    "swap in use": _swap,
-    "other programs": _others,
-    "taken by the hypervisor": _stolen,
-    "load average, 1 min": _load_average,
-    "clock source": _clock,
+    "free memory": _figure("memory", "available_bytes", show_bytes),
+    "swap in use": _figure("memory", "swap_used_bytes", show_bytes),
+    "other programs": _figure("load", "others_pct", _of_all_cores),
+    "taken by the hypervisor": _figure("load", "steal_pct", _of_all_cores),
+    "load average, 1 min": _figure("load", "average_1m", "{:g}".format),
+    "clock source": lambda state: as_text(section(state, "clock").get("source")),
     "control, integers": _control("integer"),
     "control, memory": _control("memory"),
 }
@@ -134,32 +105,24 @@ _CELLS: Mapping[str, Cell] = {
 
 def _of_gpus(*states: State) -> dict[str, Cell]:
     """What each GPU says of itself, of all that any of the states names."""
+
+    def cell(number: JsonValue, ask: Cell) -> Cell:
+        return lambda state: next((ask(gpu) for gpu in _gpus(state) if gpu.get("index") == number), "")
+
     numbers = {gpu.get("index"): None for state in states for gpu in _gpus(state)}
-    return {f"GPU {number}, {name}": _gpu_cell(number, ask) for number in numbers for name, ask in _OF_A_GPU.items()}
-
-
-def _gpu_cell(number: JsonValue, ask: Cell) -> Cell:
-    def cell(state: State) -> str:
-        return next((ask(gpu) for gpu in _gpus(state) if gpu.get("index") == number), "")
-
-    return cell
+    return {f"GPU {number}, {name}": cell(number, ask) for number in numbers for name, ask in _OF_A_GPU.items()}
 
 
 def _gpus(state: State) -> list[State]:
-    found = state.get("gpus")
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    return as_mappings(state.get("gpus"))
 
 
 def _reading(name: str, unit: str) -> Cell:
     def cell(gpu: State) -> str:
-        value = _number(gpu.get(name))
+        value = as_number(gpu.get(name))
         return "" if value is None else show_value(value, unit)
 
     return cell
-
-
-def _throttle(gpu: State) -> str:
-    return _listed(gpu.get("throttle"))
 
 
 def _foreign(gpu: State) -> str:
@@ -175,7 +138,7 @@ _OF_A_GPU: Mapping[str, Cell] = {
     "room until it slows down": _reading("headroom_c", "°C"),
     "clock": _reading("sm_mhz", "MHz"),
     "power": _reading("power_w", "W"),
-    "throttled": _throttle,
+    "throttled": lambda gpu: _listed(gpu.get("throttle")),
     "programs of others": _foreign,
 }
 
@@ -183,14 +146,6 @@ _OF_A_GPU: Mapping[str, Cell] = {
 def _listed(value: JsonValue) -> str:
     """Reasons in a row; `no` where it was looked for and there is none."""
     return one_line(", ".join(map(str, value)) or "no") if isinstance(value, list) else ""
-
-
-def _text(value: JsonValue) -> str:
-    return one_line(str(value)) if value not in (None, "") else ""
-
-
-def _number(value: JsonValue) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
 from assay.report.device import device_sheet
-from assay.report.energy import efficiency_sheet, energy_sentence, price_sentence
 from assay.report.machine import fitness_sheet, monitoring_sheet
 from assay.report.served import errors_of, load_sheet, search_sentences
 from assay.report.sheet import Sheet
-from assay.report.summary import summary_sheet
-from assay.report.telemetry import throttling_sentences
+from assay.report.telemetry import efficiency_sheet, energy_sentence, price_sentence, throttling_sentences
+from assay.report.terminal import summary_sheet
 from assay.report.wording import (
     MEANING,
     WORDS_IN_ORDER,
@@ -34,7 +33,8 @@ _SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_[]|~#"} | {"<": "&
 
 def render_markdown(record: CampaignRecord) -> str:
     """Write a campaign as a Markdown report: table, reasons to doubt, environment."""
-    labels = job_labels(record)
+    labels, several = job_labels(record), len(record.jobs) > 1
+    about_machines = (monitoring_sheet, fitness_sheet)
     blocks = (
         [f"# {escape(record.benchmark)}"],
         _head(record),
@@ -45,8 +45,7 @@ def render_markdown(record: CampaignRecord) -> str:
         _section("Energy and price", [line for job in record.jobs for line in _energy(job, labels[job.job])]),
         _section("Reasons to doubt", [line for job in record.jobs for line in _doubts(job, labels[job.job])]),
         _section("What the verdicts mean", _meanings(record)),
-        *_monitoring(record, labels),
-        *_fitness(record, labels),
+        *(_titled(sheet(job), labels[job.job] if several else "") for sheet in about_machines for job in record.jobs),
         *_environments(record, labels),
     )
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
@@ -71,13 +70,15 @@ def _load(record: CampaignRecord, labels: dict[str, str]) -> list[list[str]]:
 def sheet_markdown(sheet: Sheet) -> list[str]:
     """A small table with its notes below; verdicts that are not `valid` stand out."""
     rule = ["---" if place in sheet.words else "---:" for place in range(len(sheet.head))]
-    rows = [[_cell(cell, place == sheet.verdict) for place, cell in enumerate(row)] for row in sheet.rows]
+    rows = [
+        [
+            f"**{escape(cell)}**" if i == sheet.verdict and cell != "valid" else escape(cell)
+            for i, cell in enumerate(row)
+        ]
+        for row in sheet.rows
+    ]
     lines = [f"| {' | '.join(cells)} |" for cells in (map(escape, sheet.head), rule, *rows)]
     return [*lines, *(line for note in sheet.notes for line in ("", escape(note)))]
-
-
-def _cell(text: str, is_verdict: bool) -> str:
-    return f"**{escape(text)}**" if is_verdict and text != "valid" else escape(text)
 
 
 def _titled(sheet: Sheet | None, of: str = "") -> list[str]:
@@ -99,18 +100,6 @@ def _energy(job: MultiRunJobResult, label: str) -> list[str]:
     told, price = energy_sentence(job), price_sentence(job)
     sentences = [f"- **{escape(label)}**: {escape(one)}" for one in (told, price) if one]
     return [*sentences, *(f"- **{escape(label)}**: {escape(one)}" for one in throttling_sentences(job))]
-
-
-def _monitoring(record: CampaignRecord, labels: dict[str, str]) -> list[list[str]]:
-    """What Prometheus saw of nodes and services, one table for each job that was watched."""
-    several = len(record.jobs) > 1
-    return [_titled(monitoring_sheet(job), labels[job.job] if several else "") for job in record.jobs]
-
-
-def _fitness(record: CampaignRecord, labels: dict[str, str]) -> list[list[str]]:
-    """The state of the machine before and after each job."""
-    several = len(record.jobs) > 1
-    return [_titled(fitness_sheet(job), labels[job.job] if several else "") for job in record.jobs]
 
 
 def escape(text: str) -> str:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.analyse.records import CampaignRecord, MultiRunJobResult
-from assay.run.records import SampleSet
+from assay.analyse.records import CampaignRecord, MultiRunJobResult, unmeasured_result
+from assay.documents import from_json
+from assay.plan.job import FINAL
+from assay.run.records import Failure, SampleSet, SingleRunResult
+from assay.store.records import StoredJob
 from assay.store.store import Store
+from assay.version import __version__
 
 if TYPE_CHECKING:
     from assay.store.telemetry import Recording
@@ -44,7 +49,7 @@ class CampaignResult:
 
     def telemetry(self, job: str, run: int) -> Recording | None:
         """What another process saw of one run, in columns; None where nobody looked."""
-        from assay.run.probes.job import FILE
+        from assay.run.probes import FILE
         from assay.store.telemetry import read_telemetry
 
         content = self.file(job, run, FILE)
@@ -86,32 +91,50 @@ class CampaignResult:
 
 
 def kept_result(place: Path, record: CampaignRecord) -> CampaignResult:
-    """Results with a way back to every sample and file in a store.
+    """Results with a way back to every sample and file in the store of a folder, opened when it is asked."""
 
-    Args:
-        place: folder of the store.
-        record: the results.
-    """
-    return CampaignResult(
-        record,
-        str(place),
-        lambda job, number: _samples(place, job, number),
-        lambda job, number, name: _file(place, job, number, name),
+    def samples(job: str, run: int) -> tuple[SampleSet, ...]:
+        with closing(Store(place)) as store:
+            return store.samples_of(job, run)
+
+    def file(job: str, run: int, name: str) -> bytes | None:
+        with closing(Store(place)) as store:
+            return file_reader(store)(job, run, name)
+
+    return CampaignResult(record, str(place), samples, file)
+
+
+Runs = Callable[[str], tuple[SingleRunResult, ...]]
+
+
+def read_campaign(store: Store, campaign: str) -> CampaignRecord:
+    """A campaign's results as they are now, finished or not."""
+    summary, jobs = store.campaign(campaign)
+    return CampaignRecord(
+        campaign=summary.id,
+        benchmark=summary.benchmark,
+        created_at=summary.created_at,
+        state=summary.state,
+        jobs=tuple(read_job(stored, store.runs) for stored in jobs),
+        labels=summary.labels,
+        assay_version=__version__,
     )
 
 
-def _samples(folder: Path, job: str, run: int) -> tuple[SampleSet, ...]:
-    store = Store(folder)
-    try:
-        return store.samples_of(job, run)
-    finally:
-        store.close()
+def read_job(stored: StoredJob, runs: Runs) -> MultiRunJobResult:
+    """A job's result, or what is known of one that has none."""
+    if stored.result is not None:
+        return from_json(MultiRunJobResult, stored.result, source=stored.job.id)
+    ended = stored.reason and stored.state in FINAL
+    error = Failure(stored.state, stored.reason) if ended else None
+    return unmeasured_result(stored.job, stored.state, error, runs=runs(stored.job.id))
 
 
-def _file(folder: Path, job: str, run: int, name: str) -> bytes | None:
-    store = Store(folder)
-    try:
+def file_reader(store: Store) -> Callable[[str, int, str], bytes | None]:
+    """Reads a file that a run left, by job, run and name, for a report; None where there is none."""
+
+    def read(job: str, run: int, name: str) -> bytes | None:
         path = store.file_of(job, run, name)
         return None if path is None else path.read_bytes()
-    finally:
-        store.close()
+
+    return read

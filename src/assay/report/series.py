@@ -7,11 +7,10 @@ from datetime import UTC, datetime
 
 from pydantic import JsonValue
 
-from assay.analyse.records import Interval
 from assay.analyse.series import Finding, SeriesReport
 from assay.analyse.series.causes import shown
 from assay.analyse.text import count, percent, quantity
-from assay.report.sheet import GridColumn, lay_out
+from assay.report.sheet import GridColumn, lay_out, text_table
 from assay.report.wording import job_label, one_line
 from assay.series.repository import KnownFinding
 from assay.store.series import Point, SeriesRecord
@@ -64,7 +63,8 @@ def change_words(finding: Finding, unit: str) -> str:
     if finding.change is None or finding.interval is None:
         ends = finding.difference_interval
         return f"{_signed(finding.difference, unit)} [{_signed(ends.low, unit)}, {_signed(ends.high, unit)}]"
-    return f"{percent(finding.change, signed=True)} {_percents(finding.interval)}"
+    low, high = (percent(end, signed=True) for end in (finding.interval.low, finding.interval.high))
+    return f"{percent(finding.change, signed=True)} [{low}, {high}]"
 
 
 def finding_sentence(found: KnownFinding) -> str:
@@ -108,13 +108,7 @@ def render_series(record: SeriesRecord, points: Sequence[Point], findings: Seque
     lines += [_picture(points), ""]
     if findings:
         lines += [*findings_table(findings, width), ""]
-    columns = (
-        GridColumn("time"),
-        GridColumn("value", right=True),
-        GridColumn("±", right=True),
-        GridColumn("verdict"),
-        GridColumn("job", flexible=True),
-    )
+    head = ("time", "value", "±", "verdict", "job")
     rows = [
         (
             moment(one.at),
@@ -125,7 +119,7 @@ def render_series(record: SeriesRecord, points: Sequence[Point], findings: Seque
         )
         for one in points[-_SHOWN_POINTS:]
     ]
-    return "\n".join([*lines, *lay_out(columns, rows, width)])
+    return "\n".join([*lines, *text_table(head, rows, width, right=(1, 2), flexible=(4,))])
 
 
 def findings_table(findings: Sequence[KnownFinding], width: int, *, named: bool = False) -> list[str]:
@@ -159,6 +153,7 @@ def render_finding(found: KnownFinding, width: int) -> str:
     finding, unit = found.finding, found.series.unit
     drift = finding.kind == "drift"
     word = "drifted" if drift else "changed"
+    rare = "less than 0.01 %" if finding.chance < _HARDLY_EVER else percent(finding.chance)
     lines = [
         f"{finding.told}: {series_name(found.series)} {word} by {change_words(finding, unit)}",
         *[f"  {reason}" for reason in finding.because],
@@ -168,7 +163,7 @@ def render_finding(found: KnownFinding, width: int) -> str:
         *([f"machine    {machine_words(found.series)}"] if found.series.machine else []),
         f"before     {quantity(finding.before, unit)}",
         f"after      {quantity(finding.after, unit)}",
-        f"sure       {_sure(finding)}; chance alone shows as much in {_rare(finding.chance)} of series",
+        f"sure       {_sure(finding)}; chance alone shows as much in {rare} of series",
         f"last good  {_point(found.last_good, unit)}",
         f"first bad  {_point(found.first_bad, unit)}",
         f"place      {_place(finding)}",
@@ -182,15 +177,7 @@ def render_finding(found: KnownFinding, width: int) -> str:
 
 def render_check(reports: Sequence[SeriesReport], units: dict[str, str], width: int) -> str:
     """What a check of a file found: one line per finding, and how many series have none."""
-    columns = (
-        GridColumn("series", flexible=True),
-        GridColumn("at", right=True),
-        GridColumn("since"),
-        GridColumn("change"),
-        GridColumn("probability", right=True),
-        GridColumn("answer"),
-        GridColumn("kind"),
-    )
+    head = ("series", "at", "since", "change", "probability", "answer", "kind")
     rows = [
         (
             report.name,
@@ -208,31 +195,23 @@ def render_check(reports: Sequence[SeriesReport], units: dict[str, str], width: 
     short = sum(report.kind == "too short" for report in reports)
     told = f"{count(len(rows), 'finding')} in {len(reports) - quiet:,} of {len(reports):,} series"
     told += f"; {short:,} of them too short to tell" if short else ""
-    return "\n".join([*(lay_out(columns, rows, width) if rows else []), *([""] if rows else []), told])
+    table = [*text_table(head, rows, width, right=(1, 4), flexible=(0,)), ""] if rows else []
+    return "\n".join([*table, told])
 
 
 def _differences(found: KnownFinding, width: int) -> list[str]:
     if not found.triage.differs:
         return ["nothing that is recorded differs between the points before and after"]
-    columns = (
-        GridColumn("differs"),
-        GridColumn("before", flexible=True),
-        GridColumn("after", flexible=True),
-        GridColumn("changed elsewhere", right=True),
-    )
+    head = ("differs", "before", "after", "changed elsewhere")
     rows = [
         (one.name, one_line(shown(one.before)), one_line(shown(one.after)), str(one.elsewhere))
         for one in found.triage.differs
     ]
-    return lay_out(columns, rows, width)
+    return text_table(head, rows, width, right=(3,), flexible=(1, 2))
 
 
 def _sure(finding: Finding) -> str:
     return "> 99.9 %" if finding.probability > _NEARLY_ALL else percent(finding.probability)
-
-
-def _rare(chance: float) -> str:
-    return "less than 0.01 %" if chance < _HARDLY_EVER else percent(chance)
 
 
 def _place(finding: Finding) -> str:
@@ -280,10 +259,6 @@ def _picture(points: Sequence[Point]) -> str:
 
 def _signed(value: float, unit: str) -> str:
     return f"{'+' if value > 0 else ''}{quantity(value, unit)}"
-
-
-def _percents(interval: Interval) -> str:
-    return f"[{percent(interval.low, signed=True)}, {percent(interval.high, signed=True)}]"
 
 
 def _share(value: JsonValue) -> str:

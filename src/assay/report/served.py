@@ -12,7 +12,7 @@ from assay.analyse.headline import QUALITY
 from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
 from assay.report.numbers import NOTHING, decimals_of, show, show_percent
 from assay.report.sheet import Sheet
-from assay.report.wording import one_line, section, verdict_word
+from assay.report.wording import as_number, one_line, section, verdict_word
 
 _SERVED = ("endpoint", "service", "library")
 _MOST_KINDS = 12
@@ -218,13 +218,13 @@ def server_view_of(job: MultiRunJobResult) -> list[ServerStatistic]:
     for run in job.runs:
         for view in section(run.facts, "server_view").values():
             for statistic, told in view.items() if isinstance(view, dict) else ():
-                if isinstance(told, dict) and (_number(told.get("value")) is not None or _bucket(told) is not None):
+                if isinstance(told, dict) and (as_number(told.get("value")) is not None or _bucket(told) is not None):
                     seen.setdefault(statistic, []).append(told)
     return [_view(job, statistic, told) for statistic, told in seen.items()]
 
 
 def _view(job: MultiRunJobResult, statistic: str, told: Sequence[Mapping[str, JsonValue]]) -> ServerStatistic:
-    values = [value for one in told if (value := _number(one.get("value"))) is not None]
+    values = [value for one in told if (value := as_number(one.get("value"))) is not None]
     buckets = [bucket for one in told if (bucket := _bucket(one)) is not None]
     highs = [high for _, high in buckets]
     top = None if None in highs else max((high for high in highs if high is not None), default=None)
@@ -237,15 +237,11 @@ def _view(job: MultiRunJobResult, statistic: str, told: Sequence[Mapping[str, Js
     )
 
 
-def _number(value: JsonValue) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
 def _bucket(told: Mapping[str, JsonValue]) -> tuple[float, float | None] | None:
     edges = told.get("between")
-    if not isinstance(edges, list) or len(edges) != 2 or (low := _number(edges[0])) is None:
+    if not isinstance(edges, list) or len(edges) != 2 or (low := as_number(edges[0])) is None:
         return None
-    return low, _number(edges[1])
+    return low, as_number(edges[1])
 
 
 def _ours(metrics: Mapping[str, MetricStatistics], statistic: str) -> float | None:

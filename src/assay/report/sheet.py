@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from rich.cells import cell_len, set_cell_size
@@ -45,6 +45,19 @@ def lay_out(columns: Sequence[GridColumn], rows: Sequence[Sequence[str]], width:
         kept.remove(dropped)
     lines = [[column.title for column in columns], *rows]
     return [shorten(_line(columns, line, widths, kept), width) for line in lines]
+
+
+def text_table(
+    titles: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    width: int,
+    *,
+    right: Collection[int] = (),
+    flexible: Collection[int] = (),
+) -> list[str]:
+    """A table as lines; the columns at these places are aligned at their right, or may be shortened."""
+    columns = [GridColumn(title, right=i in right, flexible=i in flexible) for i, title in enumerate(titles)]
+    return lay_out(columns, rows, width)
 
 
 def plain(text: str) -> str:

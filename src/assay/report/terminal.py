@@ -1,48 +1,70 @@
-"""Results on a terminal: a narrow, aligned table that can be searched line by line, and the doubts below it."""
+"""Results on a terminal: narrow tables of all jobs with the doubts below, and one job with all that is known of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from assay.analyse.records import CampaignRecord, MultiRunJobResult
-from assay.report.comparison import render_comparison
-from assay.report.detail import render_job
+from pydantic import JsonValue
+
+from assay.analyse.records import CampaignRecord, Check, MetricStatistics, MultiRunJobResult
+from assay.analyse.summary import Quality, ScoreRecord
 from assay.report.device import device_sheet
-from assay.report.energy import efficiency_sheet, energy_sentence, grade_of
-from assay.report.live import LiveView, PlainView, SilentView, View, view_for
+from assay.report.machine import fitness_sheet, monitoring_sheet
 from assay.report.numbers import (
     NOTHING,
+    decimals_for,
+    decimals_of,
+    name_with_unit,
+    show,
+    show_count,
+    show_spread,
+    show_statistics,
     tail_needs,
 )
-from assay.report.served import load_sheet, search_sentences
-from assay.report.sheet import pad, paint, sheet_lines
-from assay.report.summary import summary_sheet
+from assay.report.served import (
+    BUCKETS_NOTE,
+    errors_of,
+    finish_reasons_of,
+    load_sheet,
+    search_sentences,
+    server_view_of,
+    token_facts_of,
+)
+from assay.report.sheet import GridColumn, Sheet, lay_out, pad, paint, sheet_lines, text_table
+from assay.report.telemetry import (
+    efficiency_sheet,
+    energy_sentence,
+    energy_sheet,
+    foreign_sentences,
+    grade_of,
+    price_sentence,
+    seen_sheet,
+    throttling_sentences,
+    with_grade,
+)
 from assay.report.wording import (
+    MEANING,
     check_sentence,
     check_word,
     failed,
     failure_of,
+    failure_sentence,
+    flat,
     gate_word,
     headline_of,
+    headlines,
     job_count,
+    job_label,
     job_labels,
+    machine_sentence,
     one_line,
+    others_share,
     unmeasured_sentence,
     verdict_counts,
     verdict_word,
 )
-
-__all__ = [
-    "LiveView",
-    "PlainView",
-    "SilentView",
-    "View",
-    "paint",
-    "render_comparison",
-    "render_job",
-    "render_table",
-    "view_for",
-]
+from assay.run.records import SingleRunResult
+from assay.units import show_seconds
 
 WIDTH = 100  # columns of a table when nobody says how wide the terminal is
 
@@ -58,7 +80,11 @@ def render_table(record: CampaignRecord, *, width: int | None = None, colour: bo
     summary = summary_sheet([job for job in record.jobs if device_sheet(job) is None], labels)
     doubts = [line for job in record.jobs for line in _doubts(job, labels[job.job])]
     load = _load(record, labels, width or WIDTH)
-    energy = [line for job in record.jobs for line in _energy(job, labels[job.job])]
+    energy = [
+        _doubt("energy", labels[job.job], energy_sentence(job))
+        for job in record.jobs
+        if grade_of(job) and job.state == "done"
+    ]
     side_by_side = efficiency_sheet(record, labels)
     blocks = (
         load,
@@ -76,10 +102,6 @@ def _devices(record: CampaignRecord, labels: Mapping[str, str], width: int) -> l
     """What the hardware itself can do: one block for each device, headed by its verdict."""
     found = ((job, device_sheet(job)) for job in record.jobs)
     return [[f"{labels[job.job]}  {verdict_word(job)}", *sheet_lines(sheet, width)] for job, sheet in found if sheet]
-
-
-def _energy(job: MultiRunJobResult, label: str) -> list[str]:
-    return [_doubt("energy", label, energy_sentence(job))] if grade_of(job) and job.state == "done" else []
 
 
 def _load(record: CampaignRecord, labels: Mapping[str, str], width: int) -> list[str]:
@@ -119,3 +141,281 @@ def _footnotes(record: CampaignRecord) -> list[str]:
     if any(stats.interval is None for stats in shown):
         notes.append("±? means that the doubt is unknown: the interval comes from the spread between runs")
     return notes
+
+
+# How fast answers come, of a language model; other targets show what answers their own question.
+_SPEED = ("ttft_ms", "itl_ms", "e2e_ms", "output_tokens_per_s")
+_EXPENDABLE = 3  # from this column of a kind on, a narrow terminal goes without
+Scores = Mapping[str, Sequence[ScoreRecord]]
+
+
+def summary_sheet(jobs: Sequence[MultiRunJobResult], labels: Mapping[str, str]) -> Sheet:
+    """One line per job and headline metric; a job without numbers has a line of dashes."""
+    # The title promises what the intervals really are.
+    levels = {stats.interval.level for job in jobs for stats in job.metrics.values() if stats.interval}
+    interval = f"{levels.pop() * 100:g} % interval" if len(levels) == 1 else "interval"
+    head = ("job", "metric", "median", interval, "±", "p99", "runs×samples", "verdict")
+    rows = tuple(row for job in jobs for row in _rows(job, labels[job.job]))
+    return Sheet("all jobs", head, rows, words=frozenset({0, 1, 7}), kept=(0, 1, 2, 3, 7), verdict=7)
+
+
+def _rows(job: MultiRunJobResult, label: str) -> Iterator[tuple[str, ...]]:
+    word = verdict_word(job)
+    for name, stats in headlines(job):
+        if stats is None:
+            yield (label, name or NOTHING, *[NOTHING] * 5, word)
+            continue
+        shown = show_statistics(stats, name)
+        p99, count = show(stats.p99, decimals_of(stats)), show_count(stats.runs, stats.count)
+        metric = one_line(name_with_unit(name, stats.unit))
+        yield (label, metric, shown.median, shown.interval, shown.spread, p99, count, word)
+
+
+def render_scores(results: Sequence[MultiRunJobResult], scores: Scores, width: int) -> str:
+    """Write one line per job: the newest word of each scorer, then speed."""
+    newest = {
+        job: {name: one for record in found for name, one in record.metrics.items()} for job, found in scores.items()
+    }
+    quality = list(dict.fromkeys(name for found in newest.values() for name in found))
+    speed = list(dict.fromkeys(name for result in results for name in _speed(result)))
+    columns = [
+        GridColumn("job", flexible=True),
+        *(GridColumn(one_line(name), right=True, expendable=_rank(place)) for place, name in enumerate(quality)),
+        *(GridColumn(one_line(name), right=True, expendable=_rank(place)) for place, name in enumerate(speed)),
+    ]
+    rows = [
+        (
+            job_label(result.point, result.definition),
+            *(
+                " ".join(_figures(one)) if (one := newest.get(result.job, {}).get(name)) is not None else NOTHING
+                for name in quality
+            ),
+            *(_speed_cell(result, name) for name in speed),
+        )
+        for result in results
+    ]
+    notes = ["quality is the mean over answers, speed the median over samples; ± is the interval between runs"]
+    return "\n".join([*lay_out(columns, rows, width), "", *notes, *_sources(results, scores)])
+
+
+def score_lines(records: Sequence[ScoreRecord]) -> list[str]:
+    """One job's scores, a line for each metric of each scorer and day."""
+    rows = [
+        (one_line(name), one.computed_at[:19], one_line(one.scorer), *_figures(quality), one_line(one.version))
+        for one in records
+        for name, quality in one.metrics.items()
+    ]
+    widths = [max(len(row[place]) for row in rows) for place in range(6)] if rows else []
+    return ["  " + "  ".join(pad(cell, size) for cell, size in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _speed(result: MultiRunJobResult) -> tuple[str, ...]:
+    return tuple(name for name in _SPEED if name in result.metrics) or (headline_of(result) if result.metrics else ())
+
+
+def _rank(place: int) -> int:
+    return max(place - _EXPENDABLE + 1, 0)
+
+
+def _figures(quality: Quality) -> tuple[str, str]:
+    places = decimals_for(quality.statistics.mean, quality.interval.half_width if quality.interval else None)
+    return show(quality.statistics.mean, places), show_spread(quality.interval)
+
+
+def _speed_cell(result: MultiRunJobResult, name: str) -> str:
+    stats = result.metrics.get(name)
+    if stats is None:
+        return NOTHING
+    shown = show_statistics(stats)
+    return f"{shown.median} {shown.spread}"
+
+
+def _sources(results: Sequence[MultiRunJobResult], scores: Scores) -> list[str]:
+    told: dict[str, None] = {}
+    for result in results:
+        for one in {record.scorer: record for record in scores.get(result.job, ())}.values():
+            told[f"{one_line(one.scorer)}: {one_line(one.version)}, {one.computed_at[:19]}"] = None
+            told |= {f"{one_line(result.job)} run {run}: {one_line(why)}": None for run, why in one.absent.items()}
+    return list(told)
+
+
+_METRIC_COLUMNS = (
+    GridColumn("metric", flexible=True, shortest=28),  # energy_per_token_j [counter]
+    GridColumn("median", right=True),
+    GridColumn("interval", right=True),
+    GridColumn("±", right=True),
+    GridColumn("p90", right=True, expendable=5),
+    GridColumn("p95", right=True, expendable=4),
+    GridColumn("p99", right=True, expendable=2),
+    GridColumn("max", right=True, expendable=3),
+    GridColumn("runs×samples", right=True, expendable=1),
+)
+_RUN_COLUMNS = (
+    GridColumn("run", right=True),
+    GridColumn("start"),
+    GridColumn("took", right=True),
+    GridColumn("load", right=True, expendable=2),
+    GridColumn("warm-up", right=True, expendable=2),
+    GridColumn("measure", right=True, expendable=2),
+    GridColumn("samples", right=True),
+    GridColumn("device"),
+    GridColumn("others", right=True, expendable=1),
+    GridColumn("outcome", flexible=True),
+)
+
+
+def render_job(result: MultiRunJobResult, *, width: int | None = None, colour: bool = False) -> str:
+    """Write everything about one job: verdict, checks, metrics, cold start, runs and environment."""
+    room = width or 100
+    errors = errors_of(result)
+    blocks = (
+        _head(result),
+        _failure(result),
+        _titled("checks", _checks(result.checks)),
+        _titled("objectives", [f"{pad(gate_word(gate), 11)}  {check_sentence(gate)}" for gate in result.gates]),
+        _titled("device", _sheet(device_sheet(result), room)),
+        _titled("metrics", _metrics(result, room)),
+        _titled("not measured", _absent(result)),
+        _titled("energy", _energy_block(result, room)),
+        _titled("seen from the side", _seen(result, room)),
+        _titled("nodes and services", _sheet(monitoring_sheet(result), room)),
+        _titled("failed requests by kind", [f"{one.count:>9,}  {one.kind}  {one.first}".rstrip() for one in errors]),
+        _titled("why answers ended", [f"{one.count:>9,}  {one.kind}" for one in finish_reasons_of(result)]),
+        _titled("how tokens were counted", [f"{name}: {told}" for name, told in token_facts_of(result)]),
+        _titled("the server's own view", _server_view(result, room)),
+        _titled("searches for a rate", search_sentences(result)),
+        _titled("cold start (run 0, nothing warm) against all runs", _cold(result, room)),
+        _titled("runs", _runs(result, room)),
+        _titled("the machine before and after", _sheet(fitness_sheet(result), room)),
+        _titled("environment", _fact_lines(result.environment)),
+        _titled("definition", _fact_lines(result.definition)),
+    )
+    text = "\n\n".join("\n".join(block) for block in blocks if block)
+    return paint(text) if colour else text
+
+
+def _titled(title: str, lines: Iterable[str]) -> list[str]:
+    block = [f"  {line}" for line in lines]
+    return [title, *block] if block else []
+
+
+def _head(result: MultiRunJobResult) -> list[str]:
+    word = verdict_word(result)
+    lines = [
+        f"job      {one_line(result.job)}",
+        f"point    {job_label(result.point, result.definition, full=True)}",
+        f"verdict  {word}: {MEANING[word]}",
+        f"runs     {result.successful_runs} of {result.total_runs} succeeded",
+    ]
+    where = machine_sentence(result)
+    return [*lines, *([f"machine  {where}"] if where else []), f"digest   {result.digest}"]
+
+
+def _failure(result: MultiRunJobResult) -> list[str]:
+    if result.state == "done":
+        return []
+    error = failure_of(result)
+    lines = [f"why      {unmeasured_sentence(result)}"]
+    if error and error.try_:
+        lines.append(f"try      {one_line(error.try_)}")
+    return lines + [f"log      {one_line(line)}" for line in (error.log_tail if error else ())]
+
+
+def _checks(checks: Iterable[Check]) -> list[str]:
+    words = {True: "passed", False: "FAILED", None: "not told"}
+    order = {False: 0, None: 1, True: 2}
+    ranked = sorted(checks, key=lambda check: order[check.passed])
+    return [f"{pad(words[check.passed], 8)}  {check_sentence(check)}" for check in ranked]
+
+
+def _metrics(result: MultiRunJobResult, room: int) -> list[str]:
+    if result.state != "done" or not result.metrics:
+        return []
+    rows = [_metric_row(name, stats, result) for name, stats in result.metrics.items()]
+    return lay_out(_METRIC_COLUMNS, rows, room - 2)
+
+
+def _metric_row(name: str, stats: MetricStatistics, result: MultiRunJobResult) -> tuple[str, ...]:
+    shown = show_statistics(stats, name)
+    places = decimals_of(stats)
+    tail = (show(value, places) for value in (stats.p90, stats.p95, stats.p99, stats.max))
+    metric = one_line(with_grade(name, name_with_unit(name, stats.unit), result))
+    return (metric, shown.median, shown.interval, shown.spread, *tail, show_count(stats.runs, stats.count))
+
+
+def _sheet(sheet: Sheet | None, room: int) -> list[str]:
+    return sheet_lines(sheet, room - 2) if sheet else []
+
+
+def _energy_block(result: MultiRunJobResult, room: int) -> list[str]:
+    told = [one for one in (energy_sentence(result), price_sentence(result)) if one]
+    return [*told, *_sheet(energy_sheet(result), room)]
+
+
+def _seen(result: MultiRunJobResult, room: int) -> list[str]:
+    told = (*throttling_sentences(result), *foreign_sentences(result))
+    return [*told, *_sheet(seen_sheet(result), room)]
+
+
+def _absent(result: MultiRunJobResult) -> list[str]:
+    """What was not measured and why; energy has a block of its own."""
+    own = {"energy_j"} if energy_sentence(result) else set[str]()
+    reasons = {(name, why): None for run in result.runs for name, why in run.absent.items() if name not in own}
+    return [one_line(f"{name}: {why}") for name, why in reasons]
+
+
+def _server_view(result: MultiRunJobResult, room: int) -> list[str]:
+    head = ("statistic", "ours", "the server's", "read from")
+    views = server_view_of(result)
+    if not views:
+        return []
+    rows = [(one.statistic, show(one.ours), one.told, one.source) for one in views]
+    note = [BUCKETS_NOTE] if any(one.between for one in views) else []
+    return [*text_table(head, rows, room - 2, right=(1, 2), flexible=(3,)), *note]
+
+
+def _cold(result: MultiRunJobResult, room: int) -> list[str]:
+    if result.state != "done":
+        return []
+    names = [name for name in result.cold_start if name in result.metrics]
+    head = ("metric", "cold", "median", "interval")
+    rows = [_cold_row(name, result.cold_start[name], result.metrics[name]) for name in names]
+    return text_table(head, rows, room - 2, right=(1, 2, 3)) if rows else []
+
+
+def _cold_row(name: str, cold: float, stats: MetricStatistics) -> tuple[str, ...]:
+    shown = show_statistics(stats)
+    metric = one_line(name_with_unit(name, stats.unit))
+    return (metric, show(cold, decimals_of(stats)), shown.median, f"{shown.interval} {shown.spread}")
+
+
+def _runs(result: MultiRunJobResult, room: int) -> list[str]:
+    if not result.runs:
+        return []
+    table = lay_out(_RUN_COLUMNS, [_run_row(run) for run in result.runs], room - 2)
+    reasons = [f"run {run.run_id} {failure_sentence(run.error)}" for run in result.runs if run.error]
+    return [*table, *reasons]
+
+
+def _run_row(run: SingleRunResult) -> tuple[str, ...]:
+    phases = (
+        NOTHING if (took := run.phases.get(name)) is None else show_seconds(took)
+        for name in ("load", "warmup", "measure")
+    )
+    samples = max(run.sample_counts.values(), default=0)
+    return (
+        str(run.run_id),
+        "cold" if run.is_cold_start else "fresh",
+        show_seconds(run.duration_seconds),
+        *phases,
+        f"{samples:,}" if samples else NOTHING,
+        one_line(run.device.used) if run.device else NOTHING,
+        others_share(run) or NOTHING,
+        f"failed: {one_line(run.error.code)}" if run.error else "ok",
+    )
+
+
+def _fact_lines(facts: Mapping[str, JsonValue]) -> list[str]:
+    entries = flat(facts)
+    width = min(max((len(path) for path, _ in entries), default=0), 32)
+    return [f"{pad(path, width)}  {value}" for path, value in entries]

@@ -13,7 +13,7 @@ from pydantic import JsonValue, ValidationError
 from ruamel.yaml import YAML
 
 from assay.analyse.headline import declared, headline_or_first
-from assay.analyse.records import CampaignRecord, Check, MultiRunJobResult
+from assay.analyse.records import CampaignRecord, Check, MetricStatistics, MultiRunJobResult
 from assay.metrics import base_name
 from assay.run.records import Failure, SingleRunResult
 from assay.spec.benchmark import Definition
@@ -48,6 +48,14 @@ def unreported(result: MultiRunJobResult) -> tuple[str, ...]:
     return tuple(name for name in _declared(json.dumps(result.definition)) if name not in known)
 
 
+def headlines(result: MultiRunJobResult) -> list[tuple[str, MetricStatistics | None]]:
+    """What a job has in a table of all jobs: its headline metrics, those that no run gave; or one without a name."""
+    if result.state != "done":
+        return [("", None)]
+    measured = [(name, result.metrics[name]) for name in headline_of(result)]
+    return [*measured, *((name, None) for name in unreported(result))] or [("", None)]
+
+
 @lru_cache(maxsize=2048)
 def _declared(definition: str) -> tuple[str, ...]:
     try:
@@ -68,8 +76,26 @@ def _headline_of(definition: str, measured: tuple[str, ...]) -> tuple[str, ...]:
 
 def section(definition: Mapping[str, JsonValue], name: str) -> Mapping[str, JsonValue]:
     """A section of a job's definition, empty when it is missing."""
-    part = definition.get(name)
-    return part if isinstance(part, dict) else {}
+    return as_mapping(definition.get(name))
+
+
+def as_number(value: JsonValue) -> float | None:
+    """A fact that is a number; None for any other."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def as_text(value: JsonValue) -> str:
+    """A fact on one line; empty where there is none."""
+    return one_line(str(value)) if value not in (None, "") else ""
+
+
+def as_mapping(value: JsonValue) -> Mapping[str, JsonValue]:
+    return value if isinstance(value, dict) else {}
+
+
+def as_mappings(value: JsonValue) -> list[Mapping[str, JsonValue]]:
+    """The facts of a list that have names themselves."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list | tuple) else []
 
 
 def one_line(text: str) -> str:
@@ -91,7 +117,6 @@ def verdict_counts(record: CampaignRecord) -> str:
 
 
 def job_count(record: CampaignRecord) -> str:
-    """How many jobs there are, in words."""
     return f"{len(record.jobs)} job{'' if len(record.jobs) == 1 else 's'}"
 
 
@@ -163,7 +188,6 @@ def check_word(check: Check) -> str:
 
 
 def failed(checks: Iterable[Check]) -> tuple[Check, ...]:
-    """The checks that did not pass."""
     return tuple(check for check in checks if check.passed is False)
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
-from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from importlib.metadata import PackageNotFoundError, entry_points, version
 
 from assay.hardware.machine import machine, own_limits
 from assay.place.needs import Profile, runtime_of
 from assay.plan.job import Job
 
+UNKNOWN = "unknown version"
 _OS = {"linux": "linux", "darwin": "macos", "win32": "windows"}
 
 
@@ -54,7 +56,7 @@ def _runtimes() -> tuple[dict[str, str], dict[str, dict[str, str]]]:
 
     # A third party's target says by itself, when it loads, what it can do here.
     entries = [entry for group in GROUPS for entry in entry_points(group=group)]
-    found = {entry.name: _version_of(entry) for entry in entries if entry.name != "program"}
+    found = {entry.name: entry.dist.version if entry.dist else UNKNOWN for entry in entries if entry.name != "program"}
     devices: dict[str, dict[str, str]] = {}
     for runtime in ("torch", "transformers"):
         if (known := torch.installed(runtime)) is None:
@@ -70,14 +72,8 @@ def _runtimes() -> tuple[dict[str, str], dict[str, dict[str, str]]]:
     return found, devices
 
 
-def _version_of(entry: EntryPoint) -> str:
-    return entry.dist.version if entry.dist else "unknown version"
-
-
 def _onnxruntime_version() -> str:
     for package in ("onnxruntime", "onnxruntime-gpu", "onnxruntime-directml", "onnxruntime-openvino"):
-        try:
+        with suppress(PackageNotFoundError):
             return version(package)
-        except PackageNotFoundError:
-            continue
-    return "unknown version"
+    return UNKNOWN

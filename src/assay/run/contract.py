@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from assay.plan.job import Job
 from assay.run.load.barrier import Meeting
 from assay.run.records import DeviceProof, Phase, SampleSet, Window
-from assay.run.services.service import RunningService
+from assay.run.services import RunningService
 from assay.spec.benchmark import Definition
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Measured:
     device: DeviceProof | None = None
     window: Window | None = None
     files: Mapping[str, Path] = field(default_factory=dict)
-    """Name → a file in the scratch folder that is kept with the result; see `run.kept`."""
+    """Name → a file in the scratch folder that is kept with the result; see `run.scratch`."""
 
 
 class Target(Protocol):

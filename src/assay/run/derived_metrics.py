@@ -6,7 +6,7 @@ Nothing is estimated here: a figure whose parts were not read is absent, with th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from pydantic import JsonValue
@@ -23,13 +23,11 @@ _NVIDIA = ("cuda", "tensorrt")
 _OF_GPU = re.compile(r"of GPU (\d+)$")
 # Less of the window read than this is not the window's energy; its power is still known.
 _WHOLE = 0.95
-# What is counted, the metric that tells how many a second, and the names of what is made of it.
+# The metric that tells how many a second, what a target calls their number, and the names of what is made of it.
 _COUNTED = (
-    ("throughput_per_s", "energy_per_item_j", "items_per_j", "items_per_cost"),
-    ("output_tokens_per_s", "energy_per_token_j", "tokens_per_j", "tokens_per_cost"),
+    ("throughput_per_s", "items", "energy_per_item_j", "items_per_j", "items_per_cost"),
+    ("output_tokens_per_s", "output_tokens", "energy_per_token_j", "tokens_per_j", "tokens_per_cost"),
 )
-# The same metric → what a target calls their number.
-_HOW_MANY = {"throughput_per_s": "items", "output_tokens_per_s": "output_tokens"}
 
 
 @dataclass(slots=True)
@@ -61,7 +59,9 @@ def derived(
         _utilisation(found, seen, definition)
         _energy(found, seen, definition)
         if (power_w := found.metrics.get("power_w")) is not None:
-            _per_joule(found, report_metrics, _joules(found, seen, power_w), seen, counted or {})
+            # As the energy was read, else the mean power for as long as the window was.
+            joules = found.metrics.get("energy_j", power_w * _length_s(seen))
+            _per_joule(found, report_metrics, joules, seen, counted or {})
     if definition.prices:
         _per_price(found, report_metrics, definition.prices, machine_labels, machine)
     metrics = {name: value for name, value in found.metrics.items() if name not in report_metrics}
@@ -82,12 +82,8 @@ def gpus_used(seen: MachineTelemetry, definition: Definition) -> tuple[str, ...]
     if used or not _asks_for_gpu(definition):
         return used
     # A driver that numbers processes otherwise, or a window shorter than the time between two looks at them.
-    busy = tuple(board for board in boards if _highest(seen, f"{board}.gpu_util_pct") > 0)
-    return busy or tuple(boards)
-
-
-def _highest(seen: MachineTelemetry, series: str) -> float:
-    return seen.statistics.get(series, {}).get("max", 0.0)
+    busy = [board for board in boards if seen.statistics.get(f"{board}.gpu_util_pct", {}).get("max", 0.0) > 0]
+    return tuple(busy or boards)
 
 
 def _asks_for_gpu(definition: Definition) -> bool:
@@ -115,10 +111,9 @@ def _energy(found: _Found, seen: MachineTelemetry, definition: Definition) -> No
     if reason:
         found.absent["energy_j"] = reason
         return
-    grades = {one.grade for one in parts}
-    if len(grades) > 1:
-        told = ", ".join(f"{one.source}: {one.grade}" for one in parts)
-        found.absent["energy_j"] = f"figures of different grades do not add up ({told})"
+    if len({part.grade for part in parts}) > 1:
+        grades = ", ".join(f"{part.source}: {part.grade}" for part in parts)
+        found.absent["energy_j"] = f"figures of different grades do not add up ({grades})"
         return
     watts = sum(one.watts for one in parts)
     found.metrics["power_w"] = watts
@@ -156,19 +151,11 @@ def _parts(seen: MachineTelemetry, definition: Definition) -> tuple[list[Energy]
         # What a board tells for the whole system holds its processor, its memory and perhaps a GPU: never beside them.
         parts = [one for one in seen.energy if one.scope == "system"]
     parts += [of_gpus[board] for board in used]
-    return (parts, "") if parts else ([], _no_counter(seen.absent))
-
-
-def _no_counter(absent: Mapping[str, str]) -> str:
-    reasons = dict.fromkeys(
-        why for what, why in absent.items() if what.partition(":")[0] in ("rapl", "energy", "probe")
-    )
-    return "; ".join(reasons) or "nothing here tells it"
-
-
-def _joules(found: _Found, seen: MachineTelemetry, power_w: float) -> float:
-    """Energy of the watched window: as it was read, else the mean power for as long as the window was."""
-    return found.metrics.get("energy_j", power_w * _length_s(seen))
+    if parts:
+        return parts, ""
+    sources = ("rapl", "energy", "probe")
+    reasons = dict.fromkeys(why for what, why in seen.absent.items() if what.partition(":")[0] in sources)
+    return [], "; ".join(reasons) or "nothing here tells it"
 
 
 def _length_s(seen: MachineTelemetry) -> float:
@@ -179,10 +166,9 @@ def _per_joule(
     found: _Found, metrics: Mapping[str, float], joules: float, seen: MachineTelemetry, counted: Mapping[str, JsonValue]
 ) -> None:
     """Energy of the window over what was done in it; a rate alone, as a program tells it, is taken for all of it."""
-    for rate, per_one, per_joule, _ in _COUNTED:
-        per_s = metrics.get(rate, 0.0)
-        told = counted.get(_HOW_MANY[rate])
-        many = float(told) if isinstance(told, int | float) else per_s * _length_s(seen)
+    for rate, number, per_one, per_joule, _ in _COUNTED:
+        per_s, count = metrics.get(rate, 0.0), counted.get(number)
+        many = float(count) if isinstance(count, int | float) else per_s * _length_s(seen)
         if many > 0 and joules > 0:
             found.metrics |= {per_one: joules / many, per_joule: many / joules}
         elif rate == "throughput_per_s" or rate in metrics:
@@ -210,15 +196,14 @@ def _per_price(
         "matched": matched,
         "grade": "estimated",
     }
-    for rate, _, _, per_cost in _COUNTED:
+    for rate, *_, per_cost in _COUNTED:
         if metrics.get(rate, 0.0) > 0:
             found.metrics[per_cost] = metrics[rate] * 3600 / price.per_hour
         elif rate == "throughput_per_s":
             found.absent[per_cost] = f"the target reports no {rate}"
 
 
-def _matched(prices: Iterable[str], labels: Mapping[str, str], machine: str) -> str | None:
+def _matched(prices: Collection[str], labels: Mapping[str, str], machine: str) -> str | None:
     """The entry that speaks of this machine: its name first, then a label of it, then `*`."""
     mine = [machine, labels.get("name", ""), *(f"{name}={value}" for name, value in labels.items()), "*"]
-    there = set(prices)
-    return next((one for one in mine if one and one in there), None)
+    return next((name for name in mine if name and name in prices), None)

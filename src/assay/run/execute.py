@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -17,48 +17,30 @@ from pydantic import JsonValue
 from assay.clock import Clock, iso
 from assay.errors import AssayError
 from assay.plan.job import Job
-from assay.run.artefacts import FOLDER, gather
 from assay.run.contract import Order
 from assay.run.derived_metrics import derived, labels_of
 from assay.run.fetch import fetched_inputs
-from assay.run.handover import ChildReport, take
-from assay.run.launch import TAIL_LINES, ChildExit, Watch, launch, log_tail
+from assay.run.launch import TAIL_LINES, ChildExit, ChildReport, Watch, launch, log_tail, take
 from assay.run.load.barrier import Meeting, give_up
 from assay.run.models.sources import LocalModel, resolve
+from assay.run.probes import FILE, JobProbe, job_probe
 from assay.run.probes.columns import WINDOW
-from assay.run.probes.job import FILE, JobProbe, job_probe
 from assay.run.records import Failure, MachineTelemetry, RunOutcome, SampleSet, SingleRunResult, unmeasured_run
-from assay.run.scratch import scratch_folder
+from assay.run.scratch import FOLDER, gather, scratch_folder
 from assay.run.services import RunningService, held
-from assay.spec.secrets import redact, redacted, references
+from assay.spec.references import redact, redacted, references
 from assay.spec.target import ModelTarget
 
 # Failures that the next run would only repeat: nothing about them is chance.
 CERTAIN = frozenset(
-    {
-        "device",
-        "runtime",
-        "model",
-        "model-url",
-        "model-outside",
-        "url-policy",
-        "model-size",
-        "checksum",
-        "target",
-        "secret",
-        "not-allowed",
-        "usage",
-        "dims",
-        "batch",
-    }
-    | {"input-type", "input-name", "input-shape", "input-dtype", "input-value", "input-file"}
-    | {"session-option", "provider-option", "disk-full", "cache"}
-    | {"too-many-metrics", "too-many-values"}
-    | {"service-command", "service-reference", "container-runtime", "port-taken"}
-    | {"index-option", "search-option", "extension", "vector-dims", "oracle"}
-    | {"task", "task-key", "tokenizer", "no-tokenizer", "objective", "budget", "endpoint", "header", "clients"}
-    | {"prompt-length", "prompt-template", "shared-prefix", "token-lengths", "too-few-items", "trace", "workload-file"}
-)
+    {"device", "runtime", "model", "model-url", "model-outside", "url-policy", "model-size", "checksum", "target",
+     "secret", "not-allowed", "usage", "dims", "batch", "input-type", "input-name", "input-shape", "input-dtype",
+     "input-value", "input-file", "session-option", "provider-option", "disk-full", "cache", "too-many-metrics",
+     "too-many-values", "service-command", "service-reference", "container-runtime", "port-taken", "index-option",
+     "search-option", "extension", "vector-dims", "oracle", "task", "task-key", "tokenizer", "no-tokenizer",
+     "objective", "budget", "endpoint", "header", "clients", "prompt-length", "prompt-template", "shared-prefix",
+     "token-lengths", "too-few-items", "trace", "workload-file"}
+)  # fmt: skip
 # Lines of a run's output that a watch is given; a failed run keeps the last of them.
 LOG_LINES = 40
 # A run that dies twice before any has succeeded will not do better a third time.
@@ -93,15 +75,12 @@ class JobWatch(Watch, Protocol):
         """A run has ended."""
 
 
-def prepare(job: Job, cache: Path, watch: Watch) -> PreparedJob:
-    """Fetch and verify what the job needs; timed, and never part of a load."""
-    start = perf_counter()
+def _fetched_model(job: Job, cache: Path, watch: Watch) -> LocalModel | None:
     target = job.definition.target
-    model = None
-    if isinstance(target, ModelTarget):
-        watch.phase("prepare")
-        model = resolve(target, Path(job.base), cache=cache, on_progress=_progress_of(watch))
-    return PreparedJob(model, perf_counter() - start)
+    if not isinstance(target, ModelTarget):
+        return None
+    watch.phase("prepare")
+    return resolve(target, Path(job.base), cache=cache, on_progress=_progress_of(watch))
 
 
 def execute_job(
@@ -129,9 +108,16 @@ def execute_job(
         probe = until_done.enter_context(_watched(job))  # it gets ready while the rest is prepared
         try:
             begun_s = perf_counter()
-            job, told = until_done.enter_context(_programs(job, cache, watch, services or {}))
-            prepared = prepare(job, cache, watch)
-            prepared = replace(prepared, seconds=perf_counter() - begun_s, facts=told)
+            inputs = fetched_inputs(
+                job,
+                cache,
+                begin=lambda: watch.phase("prepare"),
+                on_progress=_progress_of(watch),
+                running=services or {},
+            )
+            job, facts = until_done.enter_context(inputs)
+            model = _fetched_model(job, cache, watch)
+            seconds = perf_counter() - begun_s
             shared = until_done.enter_context(_shared_services(job, watch, services or {}))
         except AssayError as refused:
             (message,) = _redacted(job, [refused.problem.message])
@@ -140,7 +126,7 @@ def execute_job(
             keep(outcome)
             watch.run_done(outcome.result)
             return
-        prepared = replace(prepared, services=shared, cache=str(cache), meeting=meeting)
+        prepared = PreparedJob(model, seconds, shared, str(cache), meeting, facts)
         if probe is not None:
             probe.ready()
         for run_id in wanted:
@@ -165,21 +151,16 @@ def _watched(job: Job) -> Iterator[JobProbe | None]:
         yield probe
 
 
-def _programs(
-    job: Job, cache: Path, watch: Watch, known: Mapping[str, RunningService]
-) -> AbstractContextManager[tuple[Job, dict[str, JsonValue]]]:
-    """The job with what its programs need at hand, for as long as it is measured."""
-    return fetched_inputs(
-        job, cache, begin=lambda: watch.phase("prepare"), on_progress=_progress_of(watch), running=known
-    )
-
-
 @contextmanager
 def _shared_services(
     job: Job, watch: Watch, known: Mapping[str, RunningService]
 ) -> Iterator[Mapping[str, RunningService]]:
     """The services that all runs of the job share, for as long as it is measured; those that already run among them."""
-    shared = {name: one for name, one in job.definition.services.items() if one.fresh == "job" and name not in known}
+    shared = {
+        name: service
+        for name, service in job.definition.services.items()
+        if service.fresh == "job" and name not in known
+    }
     if not shared:
         yield known
         return
@@ -216,20 +197,21 @@ def execute_run(
         job,
         run_id,
         str(scratch),
-        *_model_of(prepared),
+        model=str(prepared.model.path) if prepared.model else None,
+        model_sha256=prepared.model.sha256 if prepared.model else None,
         services=prepared.services,
         cache=prepared.cache,
         meeting=prepared.meeting,
     )
-    beside = [one.pid for one in prepared.services.values() if one.pid is not None]
+    beside = [service.pid for service in prepared.services.values() if service.pid is not None]
     begin = partial(probe.begin, beside=beside) if probe is not None else None
     ended = launch(order, timeout_s=job.definition.measure.timeout, clock=clock, watch=watch, started=begin)
-    left = take(scratch)
+    report, samples = take(scratch) or (None, ())
     took_s = clock.monotonic_s() - start_s
-    seen = _seen(probe, left[0] if left else ChildReport(), scratch)
+    seen = _seen(probe, report or ChildReport(), scratch)
     tail = _redacted(job, log_tail(scratch, LOG_LINES))
-    shared = [log for one in prepared.services.values() for log in (one.stdout, one.stderr)]
-    files, left_out = gather(scratch, left[0].files if left else {}, _secrets(job), shared=shared)
+    shared = [log for service in prepared.services.values() for log in (service.stdout, service.stderr)]
+    files, left_out = gather(scratch, report.files if report else {}, _secrets(job), shared=shared)
     if tail:
         watch.log(tail)
     result = SingleRunResult(
@@ -241,12 +223,11 @@ def execute_run(
         absent=left_out,
         seen=seen,
     )
-    if left is None or left[0].refusal is not None or ended.timed_out:
-        failure = _failure(job, ended, left[0] if left else None, tail[-TAIL_LINES:])
+    if report is None or report.refusal is not None or ended.timed_out:
+        failure = _failure(job, ended, report, tail[-TAIL_LINES:])
         if prepared.meeting is not None:  # those who wait for this machine need not wait longer
             give_up(prepared.meeting.of_run(run_id), prepared.meeting.who, failure.message)
         return RunOutcome(replace(result, error=failure), files=files)
-    report, samples = left
     return RunOutcome(_complete(job, result, report, samples, prepared, ended), samples, files)
 
 
@@ -267,8 +248,7 @@ def _seen(probe: JobProbe | None, report: ChildReport, scratch: Path) -> Machine
 
 def _window(report: ChildReport) -> list[tuple[str, int, int]]:
     """The window in which the target counted, where that is another than its phase `measure`."""
-    found = _counted(report).get("window_ns")
-    match found:
+    match _counted(report).get("window_ns"):
         case [int(begin), int(end)] if begin < end:
             return [(WINDOW, begin, end)]
     return []
@@ -280,17 +260,13 @@ def _counted(report: ChildReport) -> Mapping[str, JsonValue]:
 
 
 def _redacted(job: Job, lines: Iterable[str]) -> tuple[str, ...]:
-    names = _secrets(job)
-    return tuple(redact(line, names) for line in lines)
+    secrets = _secrets(job)
+    return tuple(redact(line, secrets) for line in lines)
 
 
 def _secrets(job: Job) -> tuple[str, ...]:
     """The environment variables whose values nothing that is kept may show."""
     return tuple(references(job.definition.model_dump()))
-
-
-def _model_of(prepared: PreparedJob) -> tuple[str | None, str | None]:
-    return (str(prepared.model.path), prepared.model.sha256) if prepared.model else (None, None)
 
 
 def _complete(
@@ -302,25 +278,31 @@ def _complete(
     ended: ChildExit,
 ) -> SingleRunResult:
     secrets = _secrets(job)
-    more, unmade, told = derived(
+    metrics, unmade, made = derived(
         report.metrics, result.seen, job.definition, labels_of(os.environ), platform.node(), counted=_counted(report)
     )
     # A server may say back what it was sent, a key among it.
-    facts = told | {name: redacted(fact, secrets) for name, fact in {**prepared.facts, **report.facts}.items()}
+    facts = made | {name: redacted(fact, secrets) for name, fact in {**prepared.facts, **report.facts}.items()}
     if prepared.model is not None:
+        # What the target itself read from the model file, and a remark on how the file was had.
+        read_back = facts.get("model")
+        read_back = dict(read_back) if isinstance(read_back, dict) else {}
+        for name in ("file", "sha256", "size_bytes"):
+            read_back.pop(name, None)
         facts["model"] = {
             "file": prepared.model.path.name,
             "source": prepared.model.source,
             "sha256": prepared.model.sha256,
             "size_bytes": prepared.model.size_bytes,
-            **_noted(facts.get("model"), prepared.model.note),
+            **read_back,
+            **({"note": prepared.model.note} if prepared.model.note else {}),
         }
-    if left := ended.stragglers + report.left_behind:
-        facts["processes_left_behind"] = left
+    if left_behind := ended.stragglers + report.left_behind:
+        facts["processes_left_behind"] = left_behind
     return replace(
         result,
         phases={"prepare": prepared.seconds, **report.phases},
-        metrics={**report.metrics, **more},
+        metrics={**report.metrics, **metrics},
         absent={name: redact(why, secrets) for name, why in {**unmade, **report.absent, **result.absent}.items()},
         sample_counts={one.metric: len(one.value) for one in samples if one.phase == "measure"},
         facts=facts,
@@ -329,56 +311,30 @@ def _complete(
     )
 
 
-def _noted(known: JsonValue, note: str) -> dict[str, JsonValue]:
-    """What the target itself read from the model file, and a remark on how the file was had."""
-    facts = known if isinstance(known, dict) else {}
-    kept = {name: value for name, value in facts.items() if name not in ("file", "sha256", "size_bytes")}
-    return {**kept, "note": note} if note else kept
-
-
 def _failure(job: Job, ended: ChildExit, report: ChildReport | None, tail: tuple[str, ...]) -> Failure:
-    evidence = Failure(
-        code="crashed",
-        message=f"the process ended with code {ended.exit_code} in phase {ended.phase}",
-        phase=ended.phase,
-        exit_code=ended.exit_code,
-        signal=ended.signal_name,
-        memory_mb=ended.memory_mb,
-        log_tail=tail,
-        try_="the last lines it wrote are kept with this run",
-    )
+    phase, memory_mb = ended.phase, ended.memory_mb
+    exit_code: int | None = ended.exit_code
+    refusal = report.refusal if report is not None else None
+    peak = f" at {memory_mb:.0f} MB" if memory_mb is not None else ""
+    code, message = "crashed", f"the process ended with code {exit_code} in phase {phase}"
+    try_ = "the last lines it wrote are kept with this run"
     if ended.timed_out:
-        limit = job.definition.measure.timeout
-        return replace(
-            evidence,
-            code="timeout",
-            message=f"not finished after {limit:g} s, in phase {ended.phase}",
-            try_="raise measure.timeout, or find out why it hangs",
-        )
-    if report is not None and report.refusal is not None:
-        said = report.refusal
+        code, message = "timeout", f"not finished after {job.definition.measure.timeout:g} s, in phase {phase}"
+        try_ = "raise measure.timeout, or find out why it hangs"
+    elif refusal is not None:
         # The child ended in good order and said why: its exit code and its own memory explain nothing.
-        evidence = replace(evidence, exit_code=None, memory_mb=None, phase=said.phase or ended.phase)
-        if said.code == "command" and ended.oom_kills and _was_killed(said.message, tail):
-            return replace(
-                evidence,
-                code="out-of-memory",
-                message=f"{said.message}; the kernel killed it for memory",
-                try_="give it less to do, or run it on a machine with more memory",
-            )
-        message = redact(said.message, _secrets(job))
-        return replace(evidence, code=said.code, message=message, try_=said.try_)
-    if ended.signal_name is None:
-        return evidence
-    peak = f" at {ended.memory_mb:.0f} MB" if ended.memory_mb is not None else ""
-    if ended.signal_name == "SIGKILL" and ended.oom_kills:
-        return replace(
-            evidence,
-            code="out-of-memory",
-            try_="use a smaller batch or a machine with more memory",
-            message=f"the kernel killed it for memory{peak}, in phase {ended.phase}",
-        )
-    return replace(evidence, message=f"killed by {ended.signal_name}{peak}, in phase {ended.phase}")
+        exit_code, memory_mb, phase = None, None, refusal.phase or phase
+        if refusal.code == "command" and ended.oom_kills and _was_killed(refusal.message, tail):
+            code, message = "out-of-memory", f"{refusal.message}; the kernel killed it for memory"
+            try_ = "give it less to do, or run it on a machine with more memory"
+        else:
+            code, message, try_ = refusal.code, redact(refusal.message, _secrets(job)), refusal.try_
+    elif ended.signal_name == "SIGKILL" and ended.oom_kills:
+        code, message = "out-of-memory", f"the kernel killed it for memory{peak}, in phase {phase}"
+        try_ = "use a smaller batch or a machine with more memory"
+    elif ended.signal_name is not None:
+        message = f"killed by {ended.signal_name}{peak}, in phase {phase}"
+    return Failure(code, message, phase, exit_code, ended.signal_name, memory_mb, tail, try_)
 
 
 def _was_killed(message: str, tail: tuple[str, ...]) -> bool:

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from assay.errors import AssayError, MeasureError, Problem, SpecError
 from assay.folders import cache_folder
-from assay.plan.job import Job, JobFile
+from assay.plan.job import JobFile
 from assay.plan.plan import Plan, make_plan
 from assay.run.code_archive import pack
-from assay.run.models.builtin import is_path
-from assay.run.models.cache import whole_digest
 from assay.run.models.folder import digest_of, find_folder, parts_of
 from assay.run.models.graph import OUTSIDE, external_files
-from assay.run.models.sources import existing, is_folder
-from assay.run.targets.environment import command_words
+from assay.run.models.sources import existing, is_folder, is_path, whole_digest
+from assay.run.targets.launcher import command_words
 from assay.spec.benchmark import Definition
 from assay.spec.load import Loaded
 from assay.spec.paths import fetched_files, named_files, service_programs
 from assay.spec.problems import place_of, unique
-from assay.spec.protocols import is_vector_database
-from assay.spec.target import CommandTarget, ModelTarget, Served
+from assay.spec.target import CommandTarget, ModelTarget, Served, is_vector_database
 
 # A larger file on a command line is its data, not its code; hashing it would hold up every plan.
 MAX_COMMAND_FILE = 64 * 2**20
@@ -93,10 +92,9 @@ def _model_files(name: str, base: Path) -> Files:
         return {}
     path = _below(base, name)
     external = external_files(path) if path.is_file() else ()  # refused before anything is hashed
-    own = _part(path)
-    if own is None:
+    if (own := _part(path)) is None:
         return {}
-    beside = (_part(path.parent / one, one) for one in external)
+    beside = (_part(path.parent / weights, weights) for weights in external)
     return {name: (own, *(part for part in beside if part is not None))}
 
 
@@ -106,13 +104,9 @@ def _folder_files(target: ModelTarget, base: Path) -> Files:
     if folder is None:
         return {}
     try:
-        names = parts_of(folder, code=target.remote_code)
-        sizes = {name: (folder / name).stat().st_size for name in names}
-        return {
-            target.model: tuple(
-                LocalPart(name, folder / name, digest_of(folder / name), size) for name, size in sizes.items()
-            )
-        }
+        paths = [(name, folder / name) for name in parts_of(folder, code=target.remote_code)]
+        parts = [LocalPart(name, path, digest_of(path), path.stat().st_size) for name, path in paths]
+        return {target.model: tuple(parts)}
     except (MeasureError, OSError) as problem:
         if isinstance(problem, MeasureError) and problem.problem.code == OUTSIDE:
             raise
@@ -121,14 +115,14 @@ def _folder_files(target: ModelTarget, base: Path) -> Files:
 
 def _command_files(words: Sequence[str], folder: Path) -> Files:
     """Scripts and small files that a command names: `python train.py` depends on train.py."""
-    files = {word: folder / word for word in words if not word.startswith("-")}
-    return {word: (part,) for word, path in files.items() if _is_small_file(path) and (part := _part(path)) is not None}
+    parts = {word: _part(folder / word, at_most=MAX_COMMAND_FILE) for word in words if not word.startswith("-")}
+    return {word: (part,) for word, part in parts.items() if part is not None}
 
 
 def _data_files(name: str, base: Path) -> Files:
     path = _below(base, name)
-    found = _part(path) or _part(path / TOKENIZER)
-    return {} if found is None else {name: (found,)}
+    part = _part(path) or _part(path / TOKENIZER)
+    return {} if part is None else {name: (part,)}
 
 
 def _code_files(name: str, base: Path) -> Files:
@@ -152,17 +146,10 @@ def _below(base: Path, name: str) -> Path:
         return base / name
 
 
-def _is_small_file(path: Path) -> bool:
-    try:
-        return path.is_file() and path.stat().st_size <= MAX_COMMAND_FILE
-    except (OSError, ValueError):
-        return False
-
-
-def _part(path: Path, name: str = "") -> LocalPart | None:
+def _part(path: Path, name: str = "", at_most: float = math.inf) -> LocalPart | None:
     try:
         stat = path.stat()
-        if not path.is_file():
+        if not path.is_file() or stat.st_size > at_most:
             return None
         digest = _hash_file(path, stat.st_mtime_ns, stat.st_size)
         return LocalPart(name or path.name, path, digest, stat.st_size)
@@ -193,27 +180,24 @@ def refuse_inputs(loaded: Loaded, plan: Plan) -> None:
     problems: list[Problem] = []
     seen: set[str] = set()
     for job in plan.jobs:
-        if (what := _read_by(job)) in seen:
+        definition = job.definition
+        # What decides which files a job reads, and how: jobs that share it are looked at once.
+        read = f"{definition.target!r} {definition.workload!r} {definition.load!r} {sorted(fetched_files(definition))}"
+        if read in seen:
             continue
-        seen.add(what)
-        for key, problem in _wrong(job.definition, loaded.base, clustered=clustered):
+        seen.add(read)
+        for key, problem in _wrong(definition, loaded.base, clustered=clustered):
             at = place_of(tuple(key.split(".")), loaded.source, job.point)
             problems.append(Problem(problem.code, _with_place(problem), at, problem.try_))
     if problems:
         raise SpecError.of(unique(problems))
 
 
-def _read_by(job: Job) -> str:
-    """What decides which files a job reads, and how: jobs that share it are looked at once."""
-    definition = job.definition
-    return f"{definition.target!r} {definition.workload!r} {definition.load!r} {sorted(fetched_files(definition))}"
-
-
 def _wrong(definition: Definition, base: Path, *, clustered: bool) -> Iterator[Wrong]:
     missing = list(_missing(definition, base, clustered=clustered))
     yield from missing
-    if not missing and (found := _data(definition, base)) is not None:
-        yield found
+    if not missing and (wrong := _data(definition, base)) is not None:
+        yield wrong
 
 
 def _missing(definition: Definition, base: Path, *, clustered: bool) -> Iterator[Wrong]:
@@ -226,16 +210,13 @@ def _missing(definition: Definition, base: Path, *, clustered: bool) -> Iterator
                 yield "target.model", wrong.problem
     inputs = {f"workload.inputs.{name}.file": one.file for name, one in definition.workload.inputs.items() if one.file}
     for key, name in {**inputs, **named_files(definition), **fetched_files(definition)}.items():
-        if not _exists(name, base) and not _is_elsewhere(name, clustered=clustered):
-            yield (
-                key.replace("[", ".").rstrip("]"),
-                Problem(
-                    "file",
-                    f"{key} names {name}, which does not exist",
-                    "",
-                    "a relative path starts from the folder of the benchmark file",
-                ),
-            )
+        exists = False
+        with suppress(OSError, ValueError):  # no path at all
+            exists = _below(base, name).exists()
+        if not exists and not _is_elsewhere(name, clustered=clustered):
+            message = f"{key} names {name}, which does not exist"
+            hint = "a relative path starts from the folder of the benchmark file"
+            yield key.replace("[", ".").rstrip("]"), Problem("file", message, "", hint)
 
 
 def _data(definition: Definition, base: Path) -> Wrong | None:
@@ -270,13 +251,6 @@ def _with_place(problem: Problem) -> str:
     """The message, and the line of the data file where it names one."""
     name, mark, line = problem.at.rpartition(":")
     return f"{name}:{line}: {problem.message}" if mark and line.isdigit() else problem.message
-
-
-def _exists(name: str, base: Path) -> bool:
-    try:
-        return (base / Path(name).expanduser()).exists()
-    except (RuntimeError, OSError, ValueError):  # no such user's home folder, or no path at all
-        return False
 
 
 def _is_elsewhere(name: str, *, clustered: bool) -> bool:

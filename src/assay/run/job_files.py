@@ -11,8 +11,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from assay.errors import MeasureError, UsageError
 from assay.plan.job import Job, JobFile
-from assay.run.models.builtin import is_path
-from assay.run.models.cache import file_digest
+from assay.run.models.sources import file_digest, is_path
 from assay.spec.benchmark import Definition
 from assay.spec.paths import fetched_files, named_files, refetched, renamed, runs_programs, service_programs
 from assay.spec.target import CommandTarget, ModelTarget
@@ -90,7 +89,7 @@ def _data(
 
 def _beside_services(job: Job) -> list[tuple[JobFile, str]]:
     """Scripts that services are started with stay where their commands look for them."""
-    data = _of_data(job.definition)
+    data = _data_names(job.definition)
     return [
         (job.files[word][0], _inside(_inside("", program.folder, program.at), word, program.at))
         for program in service_programs(job.definition)
@@ -99,7 +98,7 @@ def _beside_services(job: Job) -> list[tuple[JobFile, str]]:
     ]
 
 
-def _of_data(definition: Definition) -> frozenset[str]:
+def _data_names(definition: Definition) -> frozenset[str]:
     """The texts that name files of data, which have places of their own."""
     return frozenset((*named_files(definition).values(), *fetched_files(definition).values()))
 
@@ -137,7 +136,7 @@ def _beside_command(target: CommandTarget, job: Job) -> tuple[str, list[tuple[Jo
     if target.is_boxed:  # its words and its folder are of the image
         return "", []
     cwd = target.cwd or ""
-    data = _of_data(job.definition)
+    data = _data_names(job.definition)
     files = [(word, part) for word, parts in job.files.items() if word not in data for part in parts[:1]]
     if PurePosixPath(cwd).is_absolute() or PureWindowsPath(cwd).is_absolute():
         if files:
@@ -197,16 +196,9 @@ def _put(file: JobFile, place: str, base: Path, fetch: Fetch) -> None:
     # A job that ran here before may have left links behind.
     if not path.parent.resolve().is_relative_to(base.resolve()) or path.is_symlink() or path.is_dir():
         raise _refused(file.name, f"{place} is no place for a file of the job", place)
-    if not _is_whole(file, path):
-        fetch(file, path)
-        _check_content(file, path)
-
-
-def _is_whole(file: JobFile, path: Path) -> bool:
-    return path.is_file() and path.stat().st_size == file.size_bytes and file_digest(path) == file.sha256
-
-
-def _check_content(file: JobFile, path: Path) -> None:
+    if _is_whole(file, path):
+        return
+    fetch(file, path)
     if _is_whole(file, path):
         return
     size = path.stat().st_size if path.is_file() else 0
@@ -217,6 +209,10 @@ def _check_content(file: JobFile, path: Path) -> None:
         code="checksum",
         try_="submit the benchmark again, so that its files are uploaded again",
     )
+
+
+def _is_whole(file: JobFile, path: Path) -> bool:
+    return path.is_file() and path.stat().st_size == file.size_bytes and file_digest(path) == file.sha256
 
 
 @contextmanager

@@ -1,28 +1,37 @@
-"""One run: a fresh child process in its own group, watched to its end or its deadline."""
+"""One run: a fresh child process in its own group, watched to its end or its deadline, and what it leaves: a report.
+
+The report is one document, one file of samples and files of its own, or the reason why there is none.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from pydantic import JsonValue
+
 from assay.clock import Clock
-from assay.documents import to_json
-from assay.run.artefacts import COMMAND_LOGS
-from assay.run.contract import Order
-from assay.run.numerics import for_child
+from assay.documents import from_json, to_json
+from assay.run.contract import Measured, Order
 from assay.run.pipes import hand_over, readable
 from assay.run.processes import TAG_VARIABLE, kill_tree, rusage_mb, sweep
+from assay.run.records import DeviceProof, SamplePhase, SampleSet, Window
+from assay.run.scratch import COMMAND_LOGS
+from assay.run.services import tail_of
 from assay.run.services.containers import sweep_containers
+from assay.spec.benchmark import Definition
+from assay.spec.target import CommandTarget, is_api
 
 LOG = "child.log"
 TAIL_LINES = 20
@@ -84,13 +93,7 @@ def launch(
 
 def log_tail(scratch: Path, lines: int = TAIL_LINES) -> tuple[str, ...]:
     """The last lines that a child and its command wrote."""
-    tail: list[str] = []
-    for name in (LOG, *COMMAND_LOGS):
-        path = scratch / name
-        if path.exists():
-            with path.open("rb") as file:
-                file.seek(max(0, path.stat().st_size - 65536))
-                tail += file.read().decode("utf-8", "replace").splitlines()[-lines:]
+    tail = [line for name in (LOG, *COMMAND_LOGS) for line in tail_of(scratch / name, lines)]
     return tuple(tail[-lines:])
 
 
@@ -142,17 +145,13 @@ def _follow(
             return phase, not _ends_by(process, deadline_s, clock)
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
-            phase = _pass_on(line, phase, watch)
+            event = json.loads(line)
+            if "phase" in event:
+                phase = str(event["phase"])
+                watch.phase(phase)
+            else:
+                watch.progress(event["share"], event["note"])
     return phase, True
-
-
-def _pass_on(line: bytes, phase: str, watch: Watch) -> str:
-    event = json.loads(line)
-    if "phase" in event:
-        watch.phase(event["phase"])
-        return str(event["phase"])
-    watch.progress(event["share"], event["note"])
-    return phase
 
 
 def _ends_by(process: subprocess.Popen[bytes], deadline_s: float, clock: Clock) -> bool:
@@ -188,3 +187,117 @@ def _oom_kills() -> int:
     except OSError:
         pass
     return 0
+
+
+REPORT = "report.json"
+SAMPLES = "samples.npz"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a child could not measure, in its own words."""
+
+    code: str
+    message: str
+    try_: str = ""
+    phase: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildReport:
+    """Everything but the samples."""
+
+    phases: Mapping[str, float] = field(default_factory=dict)
+    marks: tuple[tuple[str, int, int], ...] = ()  # phase, begin and end, of `time.perf_counter_ns`
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    absent: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, JsonValue] = field(default_factory=dict)
+    device: DeviceProof | None = None
+    window: Window | None = None
+    columns: tuple[tuple[str, SamplePhase], ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)  # name → path
+    refusal: Refusal | None = None
+    left_behind: int = 0  # processes that the target left, ended by the child
+
+
+def leave(
+    folder: Path,
+    measured: Measured,
+    phases: Mapping[str, float],
+    marks: Sequence[tuple[str, int, int]] = (),
+    *,
+    left_behind: int = 0,
+) -> None:
+    """Write what was measured; the report comes last, so that its presence means all is there."""
+    import numpy as np
+
+    times = {f"at{index}": samples.at_ns for index, samples in enumerate(measured.samples)}
+    values = {f"value{index}": samples.value for index, samples in enumerate(measured.samples)}
+    np.savez(folder / SAMPLES, **times, **values)  # type: ignore[arg-type]
+    # A number that is none has no place among the measured ones.
+    not_finite = {name: f"came out as {value}" for name, value in measured.metrics.items() if not math.isfinite(value)}
+    _write(
+        folder,
+        ChildReport(
+            phases=dict(phases),
+            marks=tuple(marks),
+            metrics={name: value for name, value in measured.metrics.items() if name not in not_finite},
+            absent={**measured.absent, **not_finite},
+            facts=measured.facts,
+            device=measured.device,
+            window=measured.window,
+            columns=tuple((one.metric, one.phase) for one in measured.samples),
+            files={name: str(path) for name, path in measured.files.items()},
+            left_behind=left_behind,
+        ),
+    )
+
+
+def leave_refusal(folder: Path, refusal: Refusal, phases: Mapping[str, float]) -> None:
+    """Write why nothing was measured."""
+    _write(folder, ChildReport(phases=dict(phases), refusal=refusal))
+
+
+def take(folder: Path) -> tuple[ChildReport, tuple[SampleSet, ...]] | None:
+    """Read what a child left; None when it died before it could write."""
+    path = folder / REPORT
+    if not path.exists():
+        return None
+    report = from_json(ChildReport, path.read_bytes(), source=str(path))
+    if report.refusal is not None:
+        return report, ()
+    import numpy as np
+
+    with np.load(folder / SAMPLES, allow_pickle=False) as columns:
+        samples = tuple(
+            SampleSet(metric, phase, columns[f"at{index}"], columns[f"value{index}"])
+            for index, (metric, phase) in enumerate(report.columns)
+        )
+    return report, samples
+
+
+def _write(folder: Path, report: ChildReport) -> None:
+    partial = folder / f"{REPORT}.part"
+    partial.write_text(to_json(report))
+    partial.replace(folder / REPORT)
+
+
+# NumPy's library for matrices starts a thread for each core as soon as it is loaded, and all of them spin for a while:
+# on 16 cores that is two seconds of processor time in every process. A process that only reads samples needs none.
+_VARIABLE, _ONE = "OPENBLAS_NUM_THREADS", "1"
+# Says that the variable is ours, so that the programs that are measured do not see it.
+_OURS = "ASSAY_ONE_THREAD"
+
+
+def for_child(definition: Definition, environ: Mapping[str, str]) -> dict[str, str]:
+    """What is added to the environment of a run's process; nothing where it computes, or where the user chose."""
+    target = definition.target
+    # A protocol sends requests and computes nothing; answers of vector databases are held against an oracle of ours.
+    elsewhere = isinstance(target, CommandTarget) or is_api(target)
+    return {_VARIABLE: _ONE, _OURS: "1"} if elsewhere and _VARIABLE not in environ else {}
+
+
+def forget(environ: MutableMapping[str, str]) -> None:
+    """Take what `for_child` added out of the environment, once NumPy is loaded."""
+    if environ.pop(_OURS, None) is not None:
+        environ.pop(_VARIABLE, None)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay.errors import MeasureError
-from assay.spec.devices import INSTALL, split_index
+from assay.spec.section import INSTALL, split_index
 
 CPU = "CPUExecutionProvider"
 PROVIDERS = {
@@ -72,7 +72,15 @@ def place(device: str, options: dict[str, str]) -> OnnxPlacement:
             at="target.device",
             try_=f"use one of {', '.join(PROVIDERS)}, or runtime: torch for {base}",
         )
-    _check_available(device, base, provider)
+    there = runtime().get_available_providers()
+    if provider not in there:
+        raise MeasureError(
+            f"device {device} needs {provider}, which ONNX Runtime {runtime().__version__} has not; "
+            f"it has {', '.join(there)}",
+            code="device",
+            at="target.device",
+            try_=INSTALL.get(base.partition("-")[0], "pip install onnxruntime"),
+        )
     if index and base not in _INDEXED:
         raise MeasureError(
             f"{device} asks for device number {index}, but {provider} takes no number",
@@ -80,9 +88,10 @@ def place(device: str, options: dict[str, str]) -> OnnxPlacement:
             at="target.device",
             try_=f"write target.device: {base}",
         )
-    own = {**_own_options(base, index), **options}
-    chain = [(provider, own)]
-    if base == "tensorrt" and PROVIDERS["cuda"] in runtime().get_available_providers():
+    own = {"device_id": str(index)} if base in _INDEXED else {}
+    own |= {"MLComputeUnits": _COMPUTE_UNITS[base]} if base in _COMPUTE_UNITS else {}
+    chain = [(provider, {**own, **options})]
+    if base == "tensorrt" and PROVIDERS["cuda"] in there:
         chain.append((PROVIDERS["cuda"], {"device_id": str(index)}))
     if provider != CPU:
         chain.append((CPU, {}))
@@ -109,25 +118,6 @@ def available_devices() -> dict[str, str]:
     candidates = {device: provider for device, provider in PROVIDERS.items() if provider in listed - {CPU}}
     working = _try_elsewhere() if candidates else set()
     return found | {device: provider for device, provider in candidates.items() if provider in working}
-
-
-def _own_options(base: str, index: int) -> dict[str, str]:
-    if base in _INDEXED:
-        return {"device_id": str(index)}
-    return {"MLComputeUnits": _COMPUTE_UNITS[base]} if base in _COMPUTE_UNITS else {}
-
-
-def _check_available(device: str, base: str, provider: str) -> None:
-    found = runtime().get_available_providers()
-    if provider in found:
-        return
-    raise MeasureError(
-        f"device {device} needs {provider}, which ONNX Runtime {runtime().__version__} has not; "
-        f"it has {', '.join(found)}",
-        code="device",
-        at="target.device",
-        try_=INSTALL.get(base.partition("-")[0], "pip install onnxruntime"),
-    )
 
 
 def _try_elsewhere() -> set[str]:

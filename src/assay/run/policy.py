@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -26,6 +26,11 @@ _WORDS = ("any", "public", "private", "loopback")
 Address = IPv4Address | IPv6Address
 Resolve = Callable[[str, int], Sequence[str]]  # host, port → addresses
 
+
+def _networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    return tuple(map(ip_network, text.split()))
+
+
 # These give away the credentials of the machine; no private network is a reason to reach them.
 _METADATA_NAMES = frozenset({"metadata", "metadata.google.internal", "metadata.goog", "instance-data"})
 _METADATA = frozenset(
@@ -34,27 +39,13 @@ _METADATA = frozenset(
                  "100.100.100.200", "168.63.129.16", "192.0.0.192")
 )  # fmt: skip
 # Left here and not to `is_private`: what that means differs between versions of Python.
-_PRIVATE = tuple(map(ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")))
-_LINK_LOCAL = tuple(map(ip_network, ("169.254.0.0/16", "fe80::/10", "fec0::/10")))
-_LOOPBACK = tuple(map(ip_network, ("127.0.0.0/8", "::1/128")))
-_UNSPECIFIED = tuple(map(ip_network, ("0.0.0.0/8", "::/128")))
-_RESERVED = tuple(
-    map(
-        ip_network,
-        (
-            "192.0.0.0/24",
-            "192.0.2.0/24",
-            "198.18.0.0/15",
-            "198.51.100.0/24",
-            "203.0.113.0/24",
-            "240.0.0.0/4",
-            "64:ff9b:1::/48",
-            "100::/64",
-            "2001:db8::/32",
-            "3fff::/20",
-            "5f00::/16",
-        ),
-    )
+_PRIVATE = _networks("10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 100.64.0.0/10 fc00::/7")
+_LINK_LOCAL = _networks("169.254.0.0/16 fe80::/10 fec0::/10")
+_LOOPBACK = _networks("127.0.0.0/8 ::1/128")
+_UNSPECIFIED = _networks("0.0.0.0/8 ::/128")
+_RESERVED = _networks(
+    "192.0.0.0/24 192.0.2.0/24 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 240.0.0.0/4 "
+    "64:ff9b:1::/48 100::/64 2001:db8::/32 3fff::/20 5f00::/16 2001::/32"  # the last is Teredo's
 )
 # IPv6 networks that carry an IPv4 address, and how many bits lie to the right of it.
 _CARRIERS = (
@@ -64,7 +55,6 @@ _CARRIERS = (
     (ip_network("::/96"), 0),  # compatible
     (ip_network("2002::/16"), 80),  # 6to4
 )
-_TEREDO = ip_network("2001::/32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +73,7 @@ class UrlPolicy:
             UsageError: for a word that is none of these, or no word at all.
         """
         words = [word.strip().lower() for word in text.split(",")]
-        unknown = [word for word in words if word not in _WORDS]
-        if unknown:
+        if unknown := [word for word in words if word not in _WORDS]:
             raise UsageError(
                 f"{unknown[0]!r} is no URL policy",
                 code="url-policy",
@@ -120,17 +109,16 @@ class UrlPolicy:
             return None if self.loopback else "a loopback address"
         if _within(address, _UNSPECIFIED):
             return "an unspecified address"
-        carried = _carried(address)
-        if carried is not None:
+        if (carried := _carried(address)) is not None:
             rule = self._rule(carried)
-            return None if rule is None else f"{rule} ({carried} inside an IPv6 address)"
+            return rule and f"{rule} ({carried} inside an IPv6 address)"
         if _within(address, _PRIVATE):
             return None if self.private else "a private address"
         if _within(address, _LINK_LOCAL):
             return "a link-local address"
         if address.is_multicast:
             return "a multicast address"
-        if address.is_reserved or _within(address, (*_RESERVED, _TEREDO)) or not address.is_global:
+        if address.is_reserved or _within(address, _RESERVED) or not address.is_global:
             return "a reserved address"
         return None
 
@@ -144,8 +132,7 @@ def check(policy: UrlPolicy, host: str, addresses: Sequence[str], at: str = "tar
     if not policy.anything and host.rstrip(".").lower() in _METADATA_NAMES:
         raise _refused(host, "", "a name of cloud metadata", at)
     for address in addresses:
-        rule = policy.why_refused(address)
-        if rule is not None:
+        if (rule := policy.why_refused(address)) is not None:
             raise _refused(host, address, rule, at)
 
 
@@ -204,8 +191,8 @@ def checked_transport(
     return CheckedTransport(policy, resolve, inner or plain(), at)
 
 
-def _within(address: Address, networks: Sequence[object]) -> bool:
-    return any(address in network for network in networks)  # type: ignore[operator]
+def _within(address: Address, networks: Iterable[IPv4Network | IPv6Network]) -> bool:
+    return any(address in network for network in networks)
 
 
 def _carried(address: Address) -> IPv4Address | None:

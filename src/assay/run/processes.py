@@ -46,8 +46,9 @@ def kill_tree(root: int, tag: str, *, spare: int | None = None) -> float:
     victims.pop(spare or -1, None)
     victims.pop(os.getpid(), None)
     held_mb = sum(_resident_mb(process) for process in victims.values())
-    if spare is None:
-        _kill_group(root)
+    if spare is None and sys.platform != "win32":
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(root, signal.SIGKILL)
     for process in victims.values():
         _kill(process)
     # The root is its parent's to reap, with its resource usage: waiting for it here would take that away.
@@ -84,8 +85,7 @@ def end_descendants() -> int:
     """End everything below this process, adopted orphans among it; return how many processes that was."""
     ended: set[int] = set()
     for _ in range(_ROUNDS):  # what was started while others were ended
-        left = [one for one in descendants(os.getpid())[1:] if _status(one) != psutil.STATUS_ZOMBIE]
-        if not left:
+        if not (left := [child for child in descendants(os.getpid())[1:] if is_there(child)]):
             break
         for process in left:
             ended.add(process.pid)
@@ -117,44 +117,24 @@ def descendants(root: int) -> list[psutil.Process]:
 
 
 def _tagged(tag: str) -> list[psutil.Process]:
-    found = []
+    tagged = []
     for process in psutil.process_iter():
-        try:
+        with suppress(psutil.Error, OSError):
             if process.pid != os.getpid() and process.environ().get(TAG_VARIABLE) == tag:
-                found.append(process)
-        except (psutil.Error, OSError):
-            continue
-    return [process for process in found if process.is_running() and _status(process) != psutil.STATUS_ZOMBIE]
-
-
-def _status(process: psutil.Process) -> str:
-    try:
-        return str(process.status())
-    except psutil.Error:
-        return str(psutil.STATUS_DEAD)
+                tagged.append(process)
+    return [process for process in tagged if is_there(process)]
 
 
 def _resident_mb(process: psutil.Process) -> float:
     try:
-        return float(process.memory_info().rss) / 1e6
+        return float(process.memory_info().rss) / MB
     except psutil.Error:
         return 0.0
 
 
 def _kill(process: psutil.Process) -> None:
-    try:
+    with suppress(psutil.Error):
         process.kill()
-    except psutil.Error:
-        return
-
-
-def _kill_group(leader: int) -> None:
-    if sys.platform == "win32":
-        return
-    try:
-        os.killpg(leader, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        return
 
 
 def hold_lifeline(fd: int, tag: str, scratch: Path) -> None:
@@ -178,7 +158,7 @@ def hold_lifeline(fd: int, tag: str, scratch: Path) -> None:
 
 def resident_mb() -> float:
     """Resident memory now."""
-    return float(psutil.Process().memory_info().rss) / MB
+    return _resident_mb(psutil.Process())
 
 
 def peak_mb() -> float | None:
@@ -217,25 +197,25 @@ def rusage_mb(ru_maxrss: int) -> float:
 
 def end_gracefully(process: subprocess.Popen[bytes], until_s: float) -> bool:
     """End a service and what it started; return whether it went when asked."""
-    tree = _tree(process)
+    tree, went = _tree(process), False
     _tell(process, tree, signal.SIGTERM)
-    asked = _gone(process, until_s)
-    if asked:
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=max(0.0, until_s - time.monotonic()))
+        went = True
         _all_gone(tree, min(until_s, time.monotonic() + FOLLOW_S))
     tree = [*tree, *_tree(process)]  # it may have started more meanwhile
     _tell(process, tree, _KILL)
     with suppress(subprocess.TimeoutExpired):
         process.wait(timeout=FOLLOW_S)
     _all_gone(tree, time.monotonic() + FOLLOW_S)
-    return asked
+    return went
 
 
 def end_children() -> int:
     """Kill what is left below this process, in one round and two seconds at most; return how many that were."""
-    left = [one for one in descendants(os.getpid()) if one.pid != os.getpid() and is_there(one)]
-    for one in left:
-        with suppress(psutil.Error):
-            one.kill()
+    left = [child for child in descendants(os.getpid())[1:] if is_there(child)]
+    for process in left:
+        _kill(process)
     _all_gone(left, time.monotonic() + FOLLOW_S)
     return len(left)
 
@@ -250,13 +230,12 @@ def is_there(process: psutil.Process) -> bool:
 
 def _tree(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
     """A service's processes: its descendants, and those of its group whose parents have ended."""
-    found = {one.pid: one for one in descendants(process.pid)}
-    for one in descendants(os.getpid())[1:]:
-        if sys.platform != "win32" and one.pid not in found:
-            with suppress(ProcessLookupError, PermissionError):
-                if os.getpgid(one.pid) == process.pid:
-                    found[one.pid] = one
-    return [one for one in found.values() if is_there(one)]
+    tree = {member.pid: member for member in descendants(process.pid)}
+    for child in descendants(os.getpid())[1:] if sys.platform != "win32" else ():
+        with suppress(ProcessLookupError, PermissionError):
+            if os.getpgid(child.pid) == process.pid:
+                tree.setdefault(child.pid, child)
+    return [member for member in tree.values() if is_there(member)]
 
 
 def _tell(process: subprocess.Popen[bytes], tree: Iterable[psutil.Process], which: signal.Signals) -> None:
@@ -267,19 +246,11 @@ def _tell(process: subprocess.Popen[bytes], tree: Iterable[psutil.Process], whic
             os.killpg(process.pid, which)
         if which == signal.SIGTERM:
             return
-    for one in tree:
+    for member in tree:
         with suppress(psutil.Error):
-            one.send_signal(which)
-
-
-def _gone(process: subprocess.Popen[bytes], until_s: float) -> bool:
-    try:
-        process.wait(timeout=max(0.0, until_s - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        return False
-    return True
+            member.send_signal(which)
 
 
 def _all_gone(processes: list[psutil.Process], until_s: float) -> None:
-    while any(is_there(one) for one in processes) and time.monotonic() < until_s:
+    while any(map(is_there, processes)) and time.monotonic() < until_s:
         time.sleep(_LOOK_S)

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from pydantic import JsonValue
 
 from assay.errors import MeasureError
 from assay.run.records import DeviceProof
-from assay.spec.devices import split_index
+from assay.spec.section import split_index
 from assay.spec.target import ModelTarget
 
 if TYPE_CHECKING:
@@ -152,12 +153,8 @@ def wait_for(placement: TorchPlacement) -> Callable[[], object] | None:
     """What blocks until the device has done all its work; None where calls return when they are done."""
     torch = library()
     if placement.kind == "cuda":
-        device = torch.device(placement.name)
-        return lambda: torch.cuda.synchronize(device)
-    if placement.kind == "mps":
-        synchronize: Callable[[], object] = torch.mps.synchronize
-        return synchronize
-    return None
+        return partial(torch.cuda.synchronize, torch.device(placement.name))
+    return torch.mps.synchronize if placement.kind == "mps" else None
 
 
 def set_threads(target: ModelTarget) -> None:
@@ -229,9 +226,6 @@ def driver_version() -> str | None:
 
 
 def _counted(tensors: Iterable[Tensor]) -> Counter[str]:
-    return Counter(_named(tensor.device) for tensor in tensors)
-
-
-def _named(device: Any) -> str:  # noqa: ANN401  (a torch.device)
+    devices = (tensor.device for tensor in tensors)
     # PyTorch numbers a lone Apple GPU and leaves out the number of others.
-    return f"cuda:{device.index or 0}" if device.type == "cuda" else str(device.type)
+    return Counter(f"cuda:{device.index or 0}" if device.type == "cuda" else str(device.type) for device in devices)

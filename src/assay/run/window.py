@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,10 +88,8 @@ def throttle_count() -> int | None:
     """How often the kernel saw a core throttle for heat; None where it does not tell (virtual machines, macOS)."""
     counts = []
     for path in Path(_THROTTLE).glob("cpu[0-9]*/thermal_throttle/core_throttle_count"):
-        try:
+        with suppress(OSError, ValueError):
             counts.append(int(path.read_text()))
-        except (OSError, ValueError):
-            continue
     return sum(counts) if counts else None
 
 

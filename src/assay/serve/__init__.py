@@ -4,8 +4,9 @@ app.py       puts the parts together
 server.py    the process: address, TLS, first tokens, graceful end
 settings.py  flags, environment, file
 state.py     what every request can reach: store, dispatcher, feed, metrics
+submission.py  a benchmark becomes a campaign
+delivery.py  a result document of an agent becomes a result of ours
 live/        agents that wait for a job, listeners of events, what has to happen as time goes by
-intake/      a benchmark becomes a campaign, a result document of an agent a result of ours
 web/         errors, access, limits, records of answers, documentation page
 routes/      one file per noun
 """

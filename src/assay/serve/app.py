@@ -13,31 +13,14 @@ from fastapi import APIRouter, FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from assay.clock import SYSTEM_CLOCK, Clock
-from assay.serve import dashboard
-from assay.serve.dashboard.files import BUILT, BuiltFiles
+from assay.serve.live.loops import ObjectUploader, ScheduleLoop, Ticker
 from assay.serve.live.notifications import NoticeSender
-from assay.serve.live.object_upload import ObjectUploader
-from assay.serve.live.scheduler import ScheduleLoop
-from assay.serve.live.ticker import Ticker
 from assay.serve.observability import tell_failure
-from assay.serve.routes import (
-    agents,
-    alerts,
-    artefacts,
-    attempts,
-    benchmarks,
-    campaigns,
-    channels,
-    jobs,
-    overview,
-    results,
-    schedules,
-    series,
-    server,
-)
+from assay.serve.routes import agents, alerts, attempts, benchmarks, campaigns, jobs, series, server
 from assay.serve.settings import ServerSettings
 from assay.serve.state import ServerState
-from assay.serve.web import docs
+from assay.serve.web import dashboard, docs
+from assay.serve.web.dashboard import BUILT, BuiltFiles
 from assay.serve.web.middleware import Durable, Limit, Observe, SizeLimits, ZeroBytes
 from assay.serve.web.problems import add_problem_answers
 
@@ -48,23 +31,23 @@ ROUTERS: tuple[APIRouter, ...] = (
     benchmarks.router,
     campaigns.router,
     jobs.router,
-    results.compare_router,
+    jobs.compare_router,
     attempts.external_router,
-    schedules.router,
+    campaigns.schedules_router,
     alerts.router,
     alerts.rules_router,
-    channels.notices_router,
-    channels.router,
+    alerts.notices_router,
+    alerts.channels_router,
     server.prices_router,
-    results.scores_router,
-    results.router,
+    jobs.scores_router,
+    jobs.results_router,
     series.router,
     series.findings_router,
-    artefacts.router,
-    overview.events_router,
+    attempts.artefacts_router,
+    server.events_router,
     server.tokens_router,
     server.session_router,
-    overview.router,
+    server.overview_router,
     server.health_router,
     server.metrics_router,
     docs.router,
@@ -112,8 +95,10 @@ def create_app(settings: ServerSettings, clock: Clock = SYSTEM_CLOCK) -> FastAPI
     app.state.notifying = NoticeSender.of(state)
     app.state.dashboard = BuiltFiles(settings.dashboard or BUILT)
     add_problem_answers(app)
-    for router in (*ROUTERS, *_more_routers()):
+    for router in ROUTERS:
         app.include_router(router)
+    if find_spec("assay.serve.sark") is not None:  # its surface under /api, where it is part of this installation
+        app.include_router(import_module("assay.serve.sark.routes").router)
     docs.describe(app)
     app.add_middleware(ZeroBytes)
     app.add_middleware(Durable, state=state)
@@ -137,17 +122,14 @@ def begin_close(app: FastAPI) -> None:
     state.feed.close()
 
 
-def _more_routers() -> tuple[APIRouter, ...]:
-    """The surface of SARK under /api, where it is part of this installation."""
-    if find_spec("assay.serve.sark") is None:
-        return ()
-    more: tuple[APIRouter, ...] = (import_module("assay.serve.sark").router,)
-    return more
-
-
 @contextlib.asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     state: ServerState = app.state.assay
+
+    def ended(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            tell_failure("background task ended", problem)
+
     anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
     state.feed.start()
     ticker = Ticker(state)
@@ -163,7 +145,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         )
     ]
     for task in tasks:
-        task.add_done_callback(_ended)
+        task.add_done_callback(ended)
     try:
         yield
     finally:
@@ -172,8 +154,3 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         state.close()
-
-
-def _ended(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (problem := task.exception()) is not None:
-        tell_failure("background task ended", problem)

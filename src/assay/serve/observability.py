@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
@@ -105,34 +106,21 @@ class ServerMetrics:
         Info("assay_build", "Version of assay and Python.", registry=self.registry).info(
             {"version": __version__, "python": platform.python_version()}
         )
-        self._requests = Counter(
-            "assay_http_requests", "Requests answered.", ["method", "route", "status"], registry=self.registry
-        )
-        self._seconds = Histogram(
-            "assay_http_request_seconds",
-            "Time to answer.",
-            ["method", "route"],
-            buckets=_BUCKETS,
-            registry=self.registry,
-        )
-        self.leases = Counter("assay_leases_given", "Leases given to agents.", registry=self.registry)
-        self.expired = Counter("assay_leases_expired", "Leases that ran out.", registry=self.registry)
-        self.poisoned = Counter(
-            "assay_jobs_poisoned", "Jobs set aside because they lost too many leases.", registry=self.registry
-        )
-        self.deliveries = Counter(
-            "assay_deliveries", "Results delivered, by what became of them.", ["word"], registry=self.registry
-        )
-        self.submitted = Counter("assay_campaigns_submitted", "Campaigns submitted.", registry=self.registry)
-        self.waiting = Gauge("assay_waiting_polls", "Agents that wait for a job.", registry=self.registry)
-        self.listeners = Gauge("assay_event_listeners", "Open streams of server-sent events.", registry=self.registry)
-        self.database_up = Gauge("assay_database_up", "1 while the database answers.", registry=self.registry)
-        self.objects_waiting = Gauge(
-            "assay_objects_waiting", "Files that the object store does not have yet.", registry=self.registry
-        )
+        counter, gauge = partial(Counter, registry=self.registry), partial(Gauge, registry=self.registry)
+        self._requests = counter("assay_http_requests", "Requests answered.", ["method", "route", "status"])
+        seconds = partial(Histogram, buckets=_BUCKETS, registry=self.registry)
+        self._seconds = seconds("assay_http_request_seconds", "Time to answer.", ["method", "route"])
+        self.leases = counter("assay_leases_given", "Leases given to agents.")
+        self.expired = counter("assay_leases_expired", "Leases that ran out.")
+        self.poisoned = counter("assay_jobs_poisoned", "Jobs set aside because they lost too many leases.")
+        self.deliveries = counter("assay_deliveries", "Results delivered, by what became of them.", ["word"])
+        self.submitted = counter("assay_campaigns_submitted", "Campaigns submitted.")
+        self.waiting = gauge("assay_waiting_polls", "Agents that wait for a job.")
+        self.listeners = gauge("assay_event_listeners", "Open streams of server-sent events.")
+        self.database_up = gauge("assay_database_up", "1 while the database answers.")
+        self.objects_waiting = gauge("assay_objects_waiting", "Files that the object store does not have yet.")
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Note an answered request."""
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(method, route).observe(seconds)
 
@@ -145,7 +133,6 @@ class ServerMetrics:
 
 
 def count_states(engine: Engine) -> dict[str, dict[str, int]]:
-    """Jobs and agents by state."""
     found: dict[str, dict[str, int]] = {}
     with reading(engine) as session:
         for name, column in (("jobs", JobRow.state), ("agents", AgentRow.state)):
@@ -155,7 +142,6 @@ def count_states(engine: Engine) -> dict[str, dict[str, int]]:
 
 
 def count_poisoned(engine: Engine, jobs: Sequence[str]) -> int:
-    """How many of some jobs were set aside."""
     with reading(engine) as session:
         query = select(func.count()).select_from(JobRow).where(JobRow.id.in_(jobs), JobRow.state == "poisoned")
         return session.scalar(query) or 0
@@ -178,7 +164,6 @@ class _Counted(Collector):
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """The gauges as they are now."""
         counts = self._counts()
         for key, name, meaning, label in self._MEANING:
             family = GaugeMetricFamily(name, meaning, labels=[label])

@@ -17,10 +17,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from assay.clock import SYSTEM_CLOCK, Clock
 from assay.errors import StoreError, UsageError
 from assay.serve.app import begin_close, create_app
-from assay.serve.dashboard.files import is_built
 from assay.serve.observability import set_up_logs, tell
 from assay.serve.settings import ServerSettings
 from assay.serve.state import ServerState
+from assay.serve.web.dashboard import is_built
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -58,12 +58,10 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_body = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a request."""
         super().connection_made(transport)
         self._wait(self.head_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing more."""
         self._stop_waiting()
         super().connection_lost(exc)
 
@@ -81,7 +79,6 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        """A part of the address."""
         self._count(len(url))
         super().on_url(url)
 
@@ -102,7 +99,6 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what cannot be read, or is too long."""
         if self._too_large:
             self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         else:
@@ -137,12 +133,6 @@ class BoundedProtocol(HttpToolsProtocol):
         self.transport.close()
 
 
-def bounded(settings: ServerSettings) -> type[BoundedProtocol]:
-    """The connections of a server with these settings."""
-    limits = {"head_s": settings.header_timeout_s, "body_s": settings.body_timeout_s}
-    return type("SettledProtocol", (BoundedProtocol,), limits)
-
-
 class AssayServer(uvicorn.Server):
     """Uvicorn, with held requests answered before it waits for them."""
 
@@ -171,7 +161,10 @@ def run(settings: ServerSettings, say: Say, clock: Clock = SYSTEM_CLOCK) -> None
         _prepare(state, say)
         for line in welcome(settings, listener.getsockname()[1], open_=bool(state.is_open)):
             say(line)
-        _collect_seldom()
+        # Leave what was loaded so far out of the search for garbage, and search less often.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*_COLLECT_AFTER)
         try:
             AssayServer(app, settings).run(sockets=[listener])
         except KeyboardInterrupt:
@@ -181,13 +174,6 @@ def run(settings: ServerSettings, say: Say, clock: Clock = SYSTEM_CLOCK) -> None
     say("stopped")
 
 
-def _collect_seldom() -> None:
-    """Leave what was loaded so far out of the search for garbage, and search less often."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*_COLLECT_AFTER)
-
-
 def listen(settings: ServerSettings) -> socket.socket:
     """Take the address.
 
@@ -195,17 +181,16 @@ def listen(settings: ServerSettings) -> socket.socket:
         UsageError: if it cannot be had.
     """
     at = f"{settings.host}:{settings.port}"
+
+    def refused(message: str, try_: str = "use --host 127.0.0.1 or --host 0.0.0.0") -> UsageError:
+        return UsageError(message, code="address", at=at, try_=try_)
+
     try:
         found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = found[0]
         listener = socket.socket(family, socket.SOCK_STREAM)
     except OSError as problem:
-        raise UsageError(
-            f"{settings.host!r} is no address of this machine: {problem.strerror}",
-            code="address",
-            at=at,
-            try_="use --host 127.0.0.1 or --host 0.0.0.0",
-        ) from None
+        raise refused(f"{settings.host!r} is no address of this machine: {problem.strerror}") from None
     try:
         if sys.platform != "win32":
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -213,7 +198,12 @@ def listen(settings: ServerSettings) -> socket.socket:
         listener.listen(_BACKLOG)
     except OSError as problem:
         listener.close()
-        raise _no_address(problem, at) from None
+        if problem.errno == errno.EADDRINUSE:
+            advice = "stop it, or choose another port: assay serve --port 8081"
+            raise refused(f"the address {at} is taken by another program", advice) from None
+        if problem.errno in (errno.EACCES, errno.EPERM):
+            raise refused(f"this user may not listen on {at}", "use a port above 1023") from None
+        raise refused(f"cannot listen on {at}: {problem.strerror}") from None
     listener.setblocking(False)
     return listener
 
@@ -268,10 +258,12 @@ def _config(app: FastAPI, settings: ServerSettings) -> uvicorn.Config:
             if not path.is_file():
                 raise UsageError("this file of the certificate is not there", code="tls", at=str(path))
         tls = {"ssl_certfile": str(settings.tls_cert), "ssl_keyfile": str(settings.tls_key)}
+    limits = {"head_s": settings.header_timeout_s, "body_s": settings.body_timeout_s}
+    bounded: type[BoundedProtocol] = type("SettledProtocol", (BoundedProtocol,), limits)
     return uvicorn.Config(
         app,
-        loop=_loop(),
-        http=bounded(settings),
+        loop="asyncio" if sys.platform == "win32" else "uvloop",
+        http=bounded,
         ws="none",
         lifespan="on",
         log_config=None,
@@ -282,26 +274,4 @@ def _config(app: FastAPI, settings: ServerSettings) -> uvicorn.Config:
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=_END_WITHIN_S,
         **tls,
-    )
-
-
-def _loop() -> Any:  # noqa: ANN401  (uvicorn's own words)
-    return "asyncio" if sys.platform == "win32" else "uvloop"
-
-
-def _no_address(problem: OSError, at: str) -> UsageError:
-    if problem.errno == errno.EADDRINUSE:
-        return UsageError(
-            f"the address {at} is taken by another program",
-            code="address",
-            at=at,
-            try_="stop it, or choose another port: assay serve --port 8081",
-        )
-    if problem.errno in (errno.EACCES, errno.EPERM):
-        return UsageError(f"this user may not listen on {at}", code="address", at=at, try_="use a port above 1023")
-    return UsageError(
-        f"cannot listen on {at}: {problem.strerror}",
-        code="address",
-        at=at,
-        try_="use --host 127.0.0.1 or --host 0.0.0.0",
     )

@@ -21,18 +21,18 @@ from assay.store.objects.files import parse_place
 from assay.store.samples import MOST_SAMPLES
 
 MB = 10**6
+_PREFIX = "ASSAY_SERVER_"
 
 
 def _dashboard() -> Path | None:
-    named = os.environ.get("ASSAY_DASHBOARD")
-    return Path(named) if named else None
+    return Path(named) if (named := os.environ.get("ASSAY_DASHBOARD")) else None
 
 
 class ServerSettings(BaseSettings):
     """Everything that can be set about a server."""
 
     model_config = SettingsConfigDict(
-        env_prefix="ASSAY_SERVER_", extra="forbid", use_attribute_docstrings=True, frozen=True, env_ignore_empty=True
+        env_prefix=_PREFIX, extra="forbid", use_attribute_docstrings=True, frozen=True, env_ignore_empty=True
     )
 
     host: str = "127.0.0.1"
@@ -184,7 +184,6 @@ class ServerSettings(BaseSettings):
 
     @property
     def policy(self) -> LeasePolicy:
-        """The rules of delivery."""
         return LeasePolicy(lease_s=self.lease_s, tries=self.tries, backoff_s=self.backoff_s)
 
     @property
@@ -196,7 +195,6 @@ class ServerSettings(BaseSettings):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or address means this machine alone."""
     if host.lower() in ("localhost", "localhost.localdomain"):
         return True
     try:
@@ -216,24 +214,15 @@ def read_settings(config: Path | None = None, **flags: object) -> ServerSettings
         UsageError: with every value that does not fit and where it came from; secrets are never shown.
     """
     given = {name: value for name, value in flags.items() if value is not None}
-    in_file = _file(config) if config else {}
-    from_environment = set(_environment_names())
     # The environment wins over the file, so what it sets is left out of the file.
+    set_outside = {name.upper() for name, value in os.environ.items() if value}
+    in_file = _file(config) if config else {}
+    from_environment = {name for name in ServerSettings.model_fields if f"{_PREFIX}{name}".upper() in set_outside}
     below = {name: value for name, value in in_file.items() if name not in from_environment}
     try:
         return ServerSettings(**{**below, **given})
     except ValidationError as invalid:
         raise SpecError.of(_problems(invalid, given, below, config)) from None
-
-
-def _environment_names() -> list[str]:
-    known = {name.upper(): name for name in ServerSettings.model_fields}
-    prefix = "ASSAY_SERVER_"
-    return [
-        known[bare]
-        for name, value in os.environ.items()
-        if value and name.upper().startswith(prefix) and (bare := name.upper().removeprefix(prefix)) in known
-    ]
 
 
 def _file(path: Path) -> dict[str, Any]:
@@ -247,22 +236,14 @@ def _file(path: Path) -> dict[str, Any]:
 def _problems(
     invalid: ValidationError, flags: dict[str, object], below: dict[str, Any], config: Path | None
 ) -> list[Problem]:
-    found = []
+    problems = []
     for error in invalid.errors(include_url=False, include_input=False, include_context=False):
         name = str(error["loc"][0]) if error["loc"] else ""
         said = error["msg"].removeprefix("Value error, ")
         message = f"{name}: {said}" if name else said
         if error["type"] == "extra_forbidden":
             message = f"{name} is not a setting of the server"
-        found.append(
-            Problem("settings", message, _origin(name, flags, below, config), "`assay serve --help` lists all")
-        )
-    return found
-
-
-def _origin(name: str, flags: dict[str, object], below: dict[str, Any], config: Path | None) -> str:
-    if not name:
-        return ""
-    if name in flags:
-        return f"--{name.replace('_', '-')}"
-    return str(config) if name in below else f"ASSAY_SERVER_{name.upper()}"
+        origin = str(config) if name in below else f"{_PREFIX}{name.upper()}" if name else ""
+        at = f"--{name.replace('_', '-')}" if name in flags else origin
+        problems.append(Problem("settings", message, at, "`assay serve --help` lists all"))
+    return problems

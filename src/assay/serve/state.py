@@ -6,10 +6,9 @@ import hashlib
 import hmac
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 import anyio.to_thread
 from fastapi import Request
@@ -17,8 +16,8 @@ from fastapi import Request
 from assay.clock import Clock, SteadyClock
 from assay.errors import StoreError
 from assay.place.leasing import Lease
-from assay.serve.live.batches import BeatCollector, GroupSync
-from assay.serve.live.dispatch import Dispatcher, RedisQueue, SqlQueue
+from assay.series.repository import SeriesStore
+from assay.serve.live.dispatch import BeatCollector, Dispatcher, GroupSync, JobQueue
 from assay.serve.live.feed import Feed, LoopEvent
 from assay.serve.observability import Counts, ServerMetrics, count_states, tell
 from assay.serve.settings import MB, ServerSettings
@@ -31,13 +30,15 @@ from assay.store.database import WriteAheadLog, ahead_s
 from assay.store.fleet.agents import key_hash, wrong_key
 from assay.store.listing import Listing
 from assay.store.location import store_folder
-from assay.store.records import EventRecord
+from assay.store.prices import Prices
+from assay.store.schedules import Firings, Schedules
 from assay.store.store import Store
 from assay.store.tokens import Role, TokenStore
 
 # A token is looked up again after this long, so that a revoked one is soon refused.
 _TRUST_TOKEN_S = 5.0
 _COUNT_AT_MOST_EVERY_S = 5.0
+T = TypeVar("T")
 _TOKENS_REMEMBERED = 10_000
 
 
@@ -51,14 +52,18 @@ class ServerStore:
     catalogue: Catalogue
     tokens: TokenStore
     artefacts: Artefacts
-    queue: SqlQueue | RedisQueue
+    schedules: Schedules
+    firings: Firings
+    series: SeriesStore
+    prices: Prices
+    queue: JobQueue
     syncing: GroupSync | None
     """What syncs the database before an answer; none where the database does so itself."""
 
 
 @dataclass(frozen=True, slots=True)
-class CachedToken:
-    """Whose a token is."""
+class Principal:
+    """Who asks, by their token."""
 
     name: str
     role: Role
@@ -82,7 +87,7 @@ class ServerState:
     beats: BeatCollector = field(init=False)
     _kept: ServerStore | None = None
     _opening: threading.Lock = field(default_factory=threading.Lock)
-    _known: dict[str, tuple[float, CachedToken]] = field(default_factory=dict)
+    _known: dict[str, tuple[float, Principal]] = field(default_factory=dict)
     _keys: dict[str, tuple[float, str]] = field(default_factory=dict)
     _counted: tuple[float, Counts] = (0.0, {})
     wake: LoopEvent = field(default_factory=LoopEvent)
@@ -92,14 +97,13 @@ class ServerState:
 
     def __post_init__(self) -> None:
         self.is_open = self.settings.open
-        self.dispatcher = Dispatcher(_Queue(self), is_away, self.metrics.waiting.set)
+        self.dispatcher = Dispatcher(lambda: self.kept.queue, is_away, self.metrics.waiting.set)
         self.beats = BeatCollector(lambda: self.kept.control)
-        self.feed = Feed(_Events(self), is_away, self.metrics.listeners.set)
+        self.feed = Feed(lambda: self.kept.control, is_away, self.metrics.listeners.set)
         self.metrics.watch(self._counts)
 
     @property
     def folder(self) -> Path:
-        """Where files lie."""
         return store_folder(self.settings.folder)
 
     @property
@@ -121,7 +125,7 @@ class ServerState:
                 if self.settings.token is not None:
                     self._kept.tokens.note_use()
                 if self.is_open is None:
-                    self.is_open = self._decide_open(self._kept.tokens)
+                    self.is_open = self.settings.on_loopback and not self._kept.tokens.were_used()
                 # While no server was there, no agent could renew its lease.
                 renewed = self._kept.control.renew_all()
                 self._kept.store.artefacts.sweep()  # what uploads left behind that were cut with their server
@@ -129,7 +133,6 @@ class ServerState:
         return True
 
     def close(self) -> None:
-        """Let the database go."""
         with self._opening:
             if self._kept is not None:
                 self._kept.store.close()
@@ -152,31 +155,27 @@ class ServerState:
         self.feed.nudge()
 
     def lease_given(self, lease: Lease) -> None:
-        """Note that an agent got a job."""
         self.metrics.leases.inc()
         tell("lease given", agent=lease.agent, job=lease.job.id, fence=lease.fence)
         self.feed.nudge()
 
     # Tokens
 
-    def known_token(self, secret: str) -> CachedToken | None:
-        """A token that was checked moments ago, or None."""
-        found = self._known.get(_hashed(secret))
-        return found[1] if found is not None and found[0] > time.monotonic() else None
+    async def principal(self, secret: str) -> Principal | None:
+        """Whose a token is; None if it is not known, was revoked or has run out."""
+        until, known = self._known.get(_hashed(secret), (0.0, None))
+        return known if until > time.monotonic() else await anyio.to_thread.run_sync(self._check_token, secret)
 
-    def check_token(self, secret: str) -> CachedToken | None:
-        """Look a token up; runs in a thread."""
+    def _check_token(self, secret: str) -> Principal | None:
         own = self.settings.token
         if own is not None and hmac.compare_digest(_hashed(secret), _hashed(own.get_secret_value())):
-            known = CachedToken("settings", "admin")
+            known = Principal("settings", "admin")
         else:
-            found = self.kept.tokens.verify(secret)
-            if found is None:
+            token = self.kept.tokens.verify(secret)
+            if token is None:
                 return None
-            known = CachedToken(found.name, found.role)
-        if len(self._known) > _TOKENS_REMEMBERED:
-            self._known.clear()
-        self._known[_hashed(secret)] = (time.monotonic() + _TRUST_TOKEN_S, known)
+            known = Principal(token.name, token.role)
+        _remember(self._known, _hashed(secret), known)
         return known
 
     def forget_tokens(self) -> None:
@@ -191,33 +190,24 @@ class ServerState:
         Raises:
             UsageError: `agent-key` if it is not.
         """
-        found = self._known_key(agent)
-        if found is None:
-            found = await anyio.to_thread.run_sync(self._look_up_key, agent)
-        _compare(agent, found, key)
+        until, known = self._keys.get(agent, (0.0, ""))
+        if until <= time.monotonic():
+            known = await anyio.to_thread.run_sync(self._look_up_key, agent)
+        _compare(agent, known, key)
 
     def check_key_now(self, agent: str, key: str) -> None:
         """The same, in a thread."""
-        found = self._known_key(agent)
-        _compare(agent, self._look_up_key(agent) if found is None else found, key)
-
-    def _known_key(self, agent: str) -> str | None:
-        until, found = self._keys.get(agent, (0.0, ""))
-        return found if until > time.monotonic() else None
+        until, known = self._keys.get(agent, (0.0, ""))
+        _compare(agent, known if until > time.monotonic() else self._look_up_key(agent), key)
 
     def _look_up_key(self, agent: str) -> str:
-        found = self.kept.control.key_of(agent)
-        if len(self._keys) > _TOKENS_REMEMBERED:
-            self._keys.clear()
-        self._keys[agent] = (time.monotonic() + _TRUST_TOKEN_S, found)
-        return found
+        key = self.kept.control.key_of(agent)
+        _remember(self._keys, agent, key)
+        return key
 
     def forget_key(self, agent: str) -> None:
         """Look the key of an agent up the next time: it enrolled, or was removed."""
         self._keys.pop(agent, None)
-
-    def _decide_open(self, tokens: TokenStore) -> bool:
-        return self.settings.on_loopback and not tokens.were_used()
 
     # Metrics
 
@@ -250,23 +240,33 @@ def _open(settings: ServerSettings, folder: Path, clock: Clock) -> ServerStore:
     store = Store(folder, url, objects=settings.objects, cache_bytes=room, prompt=False)
     # Servers that share a database agree on its time, whatever their own calendars say.
     control = Control(store.engine, clock, settings.policy, steady=SteadyClock(clock, ahead_s(store.engine, clock)))
-    queue: SqlQueue | RedisQueue = SqlQueue(control)
+    broker = None
     if settings.redis_url is not None:
         from assay.place.redis_broker import RedisBroker
 
-        queue = RedisQueue(control, RedisBroker(settings.redis_url.get_secret_value(), clock=clock))
+        broker = RedisBroker(settings.redis_url.get_secret_value(), clock=clock)
     engine = store.engine
     log = WriteAheadLog.of(engine)
     return ServerStore(
-        store,
-        control,
-        Listing(engine),
-        Catalogue(engine, clock),
-        TokenStore(engine, clock),
-        Artefacts(engine, clock),
-        queue,
-        None if log is None else GroupSync(log),
+        store=store,
+        control=control,
+        listing=Listing(engine),
+        catalogue=Catalogue(engine, clock),
+        tokens=TokenStore(engine, clock),
+        artefacts=Artefacts(engine, clock),
+        schedules=Schedules(engine, clock),
+        firings=Firings(engine, clock),
+        series=SeriesStore(store, clock),
+        prices=Prices(engine, clock),
+        queue=JobQueue(control, broker),
+        syncing=None if log is None else GroupSync(log),
     )
+
+
+def _remember(held: dict[str, tuple[float, T]], name: str, value: T) -> None:
+    if len(held) > _TOKENS_REMEMBERED:
+        held.clear()
+    held[name] = (time.monotonic() + _TRUST_TOKEN_S, value)
 
 
 def _hashed(secret: str) -> str:
@@ -277,32 +277,3 @@ def _compare(agent: str, known: str, given: str) -> None:
     """One that has no key was enrolled by an agent that does not know of them."""
     if known and not hmac.compare_digest(known, key_hash(given)):
         raise wrong_key(agent)
-
-
-@dataclass(frozen=True, slots=True)
-class _Queue:
-    """The queue of whatever store is open."""
-
-    state: ServerState
-
-    def ready(self) -> dict[str, int]:
-        return dict(self.state.kept.queue.ready())
-
-    def suitable(self, agent: str, device: str) -> Sequence[str]:
-        return tuple(self.state.kept.queue.suitable(agent, device))
-
-    def take(self, agent: str, device: str) -> Lease | None:
-        return self.state.kept.queue.take(agent, device)
-
-
-@dataclass(frozen=True, slots=True)
-class _Events:
-    """The events of whatever store is open."""
-
-    state: ServerState
-
-    def newest(self) -> int:
-        return self.state.kept.control.last_event()
-
-    def after(self, event: int, campaign: str | None, limit: int) -> Sequence[EventRecord]:
-        return self.state.kept.control.events_after(event, campaign, limit)

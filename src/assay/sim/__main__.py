@@ -29,7 +29,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Read the flags and serve."""
     values = vars(_parser().parse_args())
     server = values.pop("server")
     try:

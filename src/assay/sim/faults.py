@@ -57,10 +57,7 @@ class InjectedFault:
 
 def choose(faults: Sequence[InjectedFault], number: int, seed: int) -> str | None:
     """The first fault of a list that befalls a request."""
-    for fault in faults:
-        if fault.hits(number, seed):
-            return fault.kind
-    return None
+    return next((fault.kind for fault in faults if fault.hits(number, seed)), None)
 
 
 def parse_fault(value: object) -> InjectedFault:
@@ -151,7 +148,6 @@ def parts(value: object, known: set[str], example: str) -> tuple[str, dict[str, 
 
 
 def whole(value: object, at_least: int = 0) -> int:
-    """Parse a whole number."""
     text = str(value).strip()
     if isinstance(value, bool) or not text.isdecimal() or int(text) < at_least:
         raise ValueError(f"{value!r} is not a whole number of {at_least} or more")

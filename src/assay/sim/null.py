@@ -72,7 +72,6 @@ class NullClient:
 
 
 def body_size(head: bytes) -> int:
-    """How long the body after a head is."""
     for line in head.lower().split(b"\r\n"):
         name, _, value = line.partition(b":")
         if name == b"content-length" and value.strip().isdigit():
@@ -149,7 +148,6 @@ def _turn(client: NullClient, content: list[bytes], sizes: dict[bytes, int]) -> 
 
 
 def main(words: list[str]) -> int:
-    """Read the flags and serve."""
     given = {"--pieces": 32, "--port": 0, "--cpu": -1}
     lifeline, apart = "--lifeline" in words, "--apart" in words
     rest = iter(word for word in words if word not in ("--lifeline", "--apart"))

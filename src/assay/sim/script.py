@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -102,8 +103,7 @@ def _pattern(value: object) -> tuple[int, ...]:
     return tuple(whole(text, at_least=1) for text in texts)
 
 
-def _positive(value: object) -> int:
-    return whole(value, at_least=1)
+_positive = partial(whole, at_least=1)
 
 
 def _text(value: object) -> str:
@@ -242,15 +242,8 @@ def read_file(path: Path) -> dict[str, object]:
     return document
 
 
-# ruff: noqa: RUF009  (`setting` gives a field)
-
-
 def _path(value: object) -> Path:
     return Path(str(value)).expanduser()
-
-
-def _host(value: object) -> str:
-    return str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +251,7 @@ class ListenOptions:
     """Where the server is and how it runs; what it does is in its script."""
 
     port: int = setting(whole, "0", "Port to listen on; 0 takes a free one.")
-    host: str = setting(_host, "127.0.0.1", "Address to listen on.")
+    host: str = setting(str, "127.0.0.1", "Address to listen on.")
     script: Path | None = setting(_path, "", "YAML file with the same settings; flags win over it.")
     cpu: int | None = setting(whole, "", "Run on this core alone (Linux).")
     tls_cert: Path | None = setting(_path, "", "Certificate chain (PEM); turns TLS on.")

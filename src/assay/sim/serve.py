@@ -15,9 +15,8 @@ from assay.errors import MeasureError, UsageError
 from assay.sim.apis.llm import LlmServer
 from assay.sim.apis.site import PlainServer
 from assay.sim.script import ListenOptions, Server, SimScript, build, read_file
-from assay.sim.wire.connection import Serve, ServerConnection, TlsConnection
+from assay.sim.wire.connection import HeadCache, Serve, ServerConnection, TlsConnection
 from assay.sim.wire.loop import READ, Loop
-from assay.sim.wire.request_head import HeadCache
 from assay.sim.world import World
 
 _BACKLOG = 4096

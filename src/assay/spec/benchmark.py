@@ -6,7 +6,6 @@ they go (place) and what happens afterwards (schedule, alerts).
 
 from __future__ import annotations
 
-import difflib
 import re
 from datetime import date
 from typing import Annotated, Literal
@@ -14,20 +13,77 @@ from typing import Annotated, Literal
 from pydantic import Field, JsonValue, field_validator, model_validator
 
 from assay.metrics import METRICS
-from assay.spec.fetch import Fetch
 from assay.spec.kubernetes import Kubernetes
-from assay.spec.monitoring import Monitoring
-from assay.spec.protocols import is_vector_database
 from assay.spec.schedule import Alert, Schedule
-from assay.spec.section import Duration, Section, Share, Size
+from assay.spec.section import Duration, Section, Share, Size, did_you_mean, each_key, refuse
 from assay.spec.slurm import MONITOR, RESERVED, Slurm
-from assay.spec.target import CommandTarget, Device, LibraryTarget, ModelTarget, Served, ServiceTarget, Target
+from assay.spec.target import (
+    CommandTarget,
+    Device,
+    Fetch,
+    LibraryTarget,
+    ModelTarget,
+    Served,
+    ServiceTarget,
+    Target,
+    is_vector_database,
+)
 from assay.spec.workload import InputSpec, Load, Workload, whole_input
+
+Port = Annotated[int, Field(ge=1, le=65_535)]
+
+
+class Monitoring(Section):
+    """How nodes and services are watched while a campaign runs."""
+
+    interval: Annotated[Duration, Field(ge=0.1, le=300)] = 1.0
+    """Time between two scrapes."""
+    keep: Literal["chosen", "all"] = "chosen"
+    """What is kept with the results: all of services and GPUs and the main figures of nodes, or everything."""
+    program: str | None = None
+    """The program `prometheus`; from ASSAY_PROMETHEUS, else from the PATH, when left out."""
+    image: str | None = None
+    """Container image with Prometheus, where there is no program."""
+    container: Literal["auto", "apptainer", "podman", "charliecloud", "docker"] = "auto"
+    """What runs the image; whichever is present when left out."""
+    listen: str = Field(default="127.0.0.1", pattern=r"^[0-9A-Za-z.:\-]+$")
+    """Address on which Prometheus answers; anybody who reaches it can read it, so only its own machine by default."""
+    port: Port | None = None
+    """Port of Prometheus; a free one when left out."""
+    retention: Annotated[Duration, Field(ge=3600)] = 7 * 86_400.0
+    """How long Prometheus itself keeps what it scraped; what is kept with results stays."""
+    node_exporter: Port | None = None
+    """Port of a node exporter that already runs on the nodes; assay's own is started when left out."""
+    dcgm_exporter: Port | None = None
+    """Port of a DCGM exporter that already runs on the nodes; assay's own reads GPUs by NVML when left out."""
+    within: Annotated[Duration, Field(gt=0, le=600)] = 30.0
+    """How long to wait for the first scrape before going on without it."""
+    required: bool = True
+    """Whether a campaign that cannot be monitored fails before it begins, or goes on with a note."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Monitoring:
+        if self.program is not None and self.image is not None:
+            raise ValueError("program and image both say what to start; keep one of them")
+        if self.image is None and self.container != "auto":
+            raise ValueError(f"container: {self.container} would do nothing without an image; remove it")
+        return self
+
+
+def monitoring_of(given: bool | Monitoring) -> Monitoring | None:
+    """The settings of the section `monitoring: true | {…}`; None where nothing is to be watched."""
+    if isinstance(given, Monitoring):
+        return given
+    return Monitoring() if given else None
+
 
 __all__ = ["Benchmark", "Definition", "InputSpec", "Load", "Workload", "whole_input"]
 
 _STATISTIC = re.compile(r"^[A-Za-z_][A-Za-z0-9_-]*\.(mean|median|min|max|p50|p90|p95|p99|p99_9|std)$")
-_SERVICE = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")
+_STATISTICS = each_key(_STATISTIC.match, "is not a statistic of a metric; write for example latency_ms.p99")
+_SERVICE_NAMES = each_key(
+    re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$").match, "is no name for a service: letters, digits, _ . - and no space"
+)
 
 
 class Until(Section):
@@ -148,20 +204,18 @@ class Service(Section):
 
     @model_validator(mode="after")
     def _can_be_started(self) -> Service:
-        if self.image is None and not self.command:
-            raise ValueError("a service needs a command or an image")
-        if self.container == "none" and not self.command:
-            raise ValueError("container is none, so the command is needed: nothing runs the image")
-        if self.container == "none" and self.mounts:
-            raise ValueError("container is none, so mounts would do nothing; remove them")
-        alone = [
-            name for name in ("mounts", "container") if getattr(self, name) != type(self).model_fields[name].default
-        ]
-        if self.image is None and self.container != "none" and alone:
-            raise ValueError(f"{' and '.join(alone)} would do nothing without an image; remove it")
-        boxed = self.image is not None and self.container != "none"
-        if boxed and self.cwd is not None and not self.cwd.startswith("/"):
-            raise ValueError(f"cwd is {self.cwd!r}; inside a container it must be absolute")
+        plain, fields = self.container == "none", type(self).model_fields
+        boxed = self.image is not None and not plain
+        idle = [name for name in ("mounts", "container") if getattr(self, name) != fields[name].default]
+        idle = idle if self.image is None and not plain else []
+        relative = boxed and self.cwd is not None and not self.cwd.startswith("/")
+        refuse(
+            (self.image is None and not self.command, "a service needs a command or an image"),
+            (plain and not self.command, "container is none, so the command is needed: nothing runs the image"),
+            (plain and self.mounts, "container is none, so mounts would do nothing; remove them"),
+            (idle, f"{' and '.join(idle)} would do nothing without an image; remove it"),
+            (relative, f"cwd is {self.cwd!r}; inside a container it must be absolute"),
+        )
         return self
 
 
@@ -228,7 +282,7 @@ class MachinePrice(Section):
 class Definition(Section):
     """What one job measures: everything that gives its numbers their meaning."""
 
-    services: dict[str, Service] = {}
+    services: Annotated[dict[str, Service], _SERVICE_NAMES] = {}
     """Services to start first."""
     target: Target
     """What is measured."""
@@ -238,28 +292,12 @@ class Definition(Section):
     """How it is driven."""
     measure: Measure = Measure()
     """How often and how long."""
-    objective: dict[str, float] = {}
+    objective: Annotated[dict[str, float], _STATISTICS] = {}
     """Statistic → limit, such as `{latency_ms.p99: 20}`; a result that misses one fails its gate."""
     needs: Needs = Needs()
     """What the machine must have."""
     prices: dict[str, MachinePrice] = {}
     """Machine → its price: by its name, by a label such as `gpu=h200`, or `*` for any other."""
-
-    @field_validator("services")
-    @classmethod
-    def _names_services(cls, value: dict[str, Service]) -> dict[str, Service]:
-        for name in value:
-            if not _SERVICE.match(name):
-                raise ValueError(f"{name!r} is no name for a service: letters, digits, _ . - and no space")
-        return value
-
-    @field_validator("objective")
-    @classmethod
-    def _names_statistics(cls, value: dict[str, float]) -> dict[str, float]:
-        for name in value:
-            if not _STATISTIC.match(name):
-                raise ValueError(f"{name!r} is not a statistic of a metric; write for example latency_ms.p99")
-        return value
 
     @model_validator(mode="after")
     def _every_key_means_something(self) -> Definition:
@@ -289,10 +327,8 @@ class Definition(Section):
 
     @model_validator(mode="after")
     def _can_be_loaded_by_several(self) -> Definition:
-        if self.load.hosts == 1:
-            return self
-        shared = f"load.hosts is {self.load.hosts}"
-        if self.workload.task == "knn" or is_vector_database(self.target):
+        if self.load.hosts > 1 and (self.workload.task == "knn" or is_vector_database(self.target)):
+            shared = f"load.hosts is {self.load.hosts}"
             raise ValueError(f"{shared}, and each machine would load the vectors anew; one machine drives a search")
         return self
 
@@ -303,9 +339,8 @@ class Definition(Section):
         for name in self.objective:
             metric = name.rpartition(".")[0]
             if metric not in METRICS:
-                near = difflib.get_close_matches(metric, METRICS, 1)
-                hint = f"; did you mean {near[0]}?" if near else ""
-                raise ValueError(f"objective names {metric}, which is no metric of this target{hint}")
+                hint = did_you_mean(metric, METRICS)
+                raise ValueError(f"objective names {metric}, which is no metric of this target{hint and f'; {hint}'}")
 
 
 class Benchmark(Definition):
@@ -332,12 +367,11 @@ class Benchmark(Definition):
     def _names_services_of_a_cluster(self) -> Benchmark:
         if self.place.engine == "slurm" and (taken := sorted(RESERVED & set(self.services))):
             raise ValueError(f"a service on a cluster cannot be called {taken[0]!r}: assay names a batch job so")
-        cluster, also = self.place.cluster, (MONITOR,) if self.place.engine == "slurm" else ()
-        for name in cluster.each if cluster is not None else ():
-            if name not in (*self.services, *also):
-                near = difflib.get_close_matches(name, [*self.services, *also], 1)
-                hint = f"; did you mean {near[0]}?" if near else ""
-                raise ValueError(f"place.{self.place.engine}.each names {name!r}, which is not under services{hint}")
+        known = [*self.services, *((MONITOR,) if self.place.engine == "slurm" else ())]
+        for name in self.place.cluster.each if self.place.cluster is not None else ():
+            if name not in known:
+                said = f"place.{self.place.engine}.each names {name!r}, which is not under services"
+                raise ValueError("; ".join(filter(None, (said, did_you_mean(name, known)))))
         return self
 
     @model_validator(mode="after")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, Field, JsonValue, field_validator, model_validator
+from pydantic import AfterValidator, Field, JsonValue, ValidationInfo, field_validator, model_validator
 
-from assay.spec.secrets import REFERENCE
-from assay.spec.section import Duration, Section, Size
+from assay.spec.references import REFERENCE
+from assay.spec.section import Duration, Section, Size, refuse, section_of
 from assay.spec.target import Together
 
 _LABEL = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
@@ -29,22 +29,13 @@ OWN_VARIABLES = ("ASSAY_", "JOB_COMPLETION_INDEX")
 OWN_LABELS = ("assay/", "app.kubernetes.io/managed-by", "batch.kubernetes.io/", "job-name", "controller-uid")
 
 
-def _is_label(text: str) -> str:
-    if not _LABEL.fullmatch(text):
-        raise ValueError(f"{text!r} is no name for Kubernetes: small letters, digits and -, at most 63 of them")
-    return text
+def _checked(pattern: re.Pattern[str], said: str, longest: int | None = None) -> AfterValidator:
+    def check(text: str) -> str:
+        if not pattern.fullmatch(text) or (longest is not None and len(text) > longest):
+            raise ValueError(f"{text!r} is no {said}")
+        return text
 
-
-def _is_name(text: str) -> str:
-    if len(text) > 253 or not _SUBDOMAIN.fullmatch(text):
-        raise ValueError(f"{text!r} is no name for Kubernetes: small letters, digits, - and . only")
-    return text
-
-
-def _is_image(text: str) -> str:
-    if not _IMAGE.fullmatch(text):
-        raise ValueError(f"{text!r} is no image; write for example ghcr.io/team/bench:1.2")
-    return text.removeprefix("docker://")
+    return AfterValidator(check)
 
 
 def _is_taint(text: str) -> str:
@@ -67,9 +58,13 @@ def label_key(text: str) -> str:
     return text
 
 
-LabelName = Annotated[str, AfterValidator(_is_label)]
-ObjectName = Annotated[str, AfterValidator(_is_name)]
-Image = Annotated[str, AfterValidator(_is_image)]
+LabelName = Annotated[str, _checked(_LABEL, "name for Kubernetes: small letters, digits and -, at most 63 of them")]
+ObjectName = Annotated[str, _checked(_SUBDOMAIN, "name for Kubernetes: small letters, digits, - and . only", 253)]
+Image = Annotated[
+    str,
+    _checked(_IMAGE, "image; write for example ghcr.io/team/bench:1.2"),
+    AfterValidator(lambda text: text.removeprefix("docker://")),
+]
 Taint = Annotated[str, AfterValidator(_is_taint)]
 
 
@@ -163,19 +158,14 @@ class Pod(Section):
 
     @field_validator("node_selector", "labels")
     @classmethod
-    def _are_labels(cls, value: dict[str, str]) -> dict[str, str]:
+    def _are_labels(cls, value: dict[str, str], info: ValidationInfo) -> dict[str, str]:
         for key, text in value.items():
             label_key(key)
             if not _VALUE.fullmatch(text):
                 raise ValueError(f"{text!r} is no value of the label {key}: letters, digits, - _ and ., at most 63")
-        return value
-
-    @field_validator("labels")
-    @classmethod
-    def _are_not_ours(cls, value: dict[str, str]) -> dict[str, str]:
-        for key in value:
-            if key.startswith(OWN_LABELS):
-                raise ValueError(f"the label {key!r} is set by assay or Kubernetes itself; remove it")
+        ours = next((key for key in value if key.startswith(OWN_LABELS)), None)
+        if info.field_name == "labels" and ours is not None:
+            raise ValueError(f"the label {ours!r} is set by assay or Kubernetes itself; remove it")
         return value
 
     @field_validator("annotations")
@@ -330,12 +320,13 @@ class Kubernetes(Pod):
 
     @model_validator(mode="after")
     def _knows_its_server(self) -> Kubernetes:
-        if self.results == "server" and self.server is None:
-            raise ValueError("results is server, so server must be its URL, as the pods reach it")
-        if self.results == "pod" and self.server is not None:
-            raise ValueError("server would do nothing: results is pod; set results: server, or remove it")
-        if self.server is not None and not re.match(r"^https?://[^/\s]+", self.server):
-            raise ValueError(f"{self.server!r} is no URL of a server; write https://HOST")
+        here, given = self.results == "pod", self.server is not None
+        wrong = self.server is not None and not re.match(r"^https?://[^/\s]+", self.server)
+        refuse(
+            (not here and not given, "results is server, so server must be its URL, as the pods reach it"),
+            (here and given, "server would do nothing: results is pod; set results: server, or remove it"),
+            (wrong, f"{self.server!r} is no URL of a server; write https://HOST"),
+        )
         return self
 
     @model_validator(mode="after")
@@ -363,17 +354,12 @@ def with_distributed(document: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
     A job's own definition then says how many they are: results of two and of four pods are never taken for the same.
     """
-    place: Any = document.get("place")
-    section: Any = place.get("kubernetes") if isinstance(place, dict) and place.get("engine") == "kubernetes" else None
-    asked: Any = section.get("distributed") if isinstance(section, dict) else None
-    target: Any = document.get("target")
-    if not isinstance(asked, dict) or not isinstance(target, dict) or "distributed" in target:
-        return document
-    if "command" not in target and "image" not in target:
+    section, target = section_of(document, "place", "kubernetes"), section_of(document, "target")
+    asked = section.get("distributed") if section_of(document, "place").get("engine") == "kubernetes" else None
+    if not isinstance(asked, dict) or "distributed" in target or not {"command", "image"} & target.keys():
         return document
     written = {"pods": 2, **{name: asked[name] for name in Together.model_fields if name in asked}}
-    needs: Any = document.get("needs")
-    gpus = section.get("gpus", needs.get("gpus") if isinstance(needs, dict) else None)
+    gpus = section.get("gpus", section_of(document, "needs").get("gpus"))
     if written.get("ranks") == "gpus" and isinstance(gpus, int) and not isinstance(gpus, bool) and gpus > 0:
         written["ranks"] = gpus
     try:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import errno
 import math
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from assay.errors import Problem, SpecError
@@ -46,11 +48,6 @@ _SPLIT = "split it into several files, or put long values into a file of their o
 
 def read_text(path: Path, what: str = "the benchmark file", most_bytes: int = _MAX_BYTES) -> str:
     """The text of a file, or of a pipe that somebody writes to; a byte order mark is left out.
-
-    Args:
-        path: of the file.
-        what: it is called in errors.
-        most_bytes: that are read.
 
     Raises:
         SpecError: if it cannot be read, is no text, or is too large.
@@ -102,8 +99,6 @@ def check_tree(document: object, name: str, at: Callable[[KeyPath], str] | None 
     """Refuse a tree that is too deep or too large, or a value in it that cannot be kept.
 
     Args:
-        document: plain values.
-        name: of the document.
         at: where a key stands; asked only when the size is right.
 
     Raises:
@@ -223,3 +218,28 @@ def _unusable(value: object) -> str:
     if isinstance(value, int) and not -_MAX_INTEGER < value < _MAX_INTEGER:
         return f"is a whole number of more than {MAX_DIGITS} digits"
     return ""
+
+
+MAX_COMMAND = 131_071
+"""Bytes of a command, and of each of its words: Linux starts no program with a longer one."""
+
+
+@lru_cache(maxsize=64)  # the jobs of a matrix share their command
+def split_words(command: str) -> tuple[str, ...]:
+    """The words of a command.
+
+    Raises:
+        ValueError: for a quote that is never closed, or a command that is too long.
+    """
+    if too_long := longer_than_possible(command):
+        raise ValueError(too_long)
+    try:
+        return tuple(shlex.split(command))
+    except ValueError as problem:
+        raise ValueError(str(problem)[:1].lower() + str(problem)[1:]) from None
+
+
+def longer_than_possible(word: str) -> str:
+    """Why no machine could start this; empty if one could."""
+    size = len(word) if len(word) > MAX_COMMAND else len(word.encode(errors="replace"))
+    return f"it has {size:,} bytes, and at most {MAX_COMMAND:,} can be started" if size > MAX_COMMAND else ""

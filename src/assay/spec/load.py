@@ -17,9 +17,9 @@ from assay.spec.kubernetes import with_distributed
 from assay.spec.limits import MAX_DEPTH, bounded, check_tree, cut
 from assay.spec.matrix import Matrix, Point, apply, first_point, parse_matrix
 from assay.spec.paths import command_problems, name_problems
-from assay.spec.problems import place_of, problems_of, unique
+from assay.spec.problems import place_of, problems_of, unique, unrunnable
 from assay.spec.recipes import with_recipes
-from assay.spec.runnable import unrunnable
+from assay.spec.section import section_of
 from assay.spec.slurm import with_clients
 from assay.spec.source import SourceDocument, dotted, from_mapping, parse, read
 
@@ -68,7 +68,8 @@ def validate(model: type[S], source: SourceDocument, point: Point) -> tuple[S | 
     if model is Definition:
         document = {key: value for key, value in document.items() if key in Definition.model_fields}
     try:
-        checked = model.model_validate_json(_text(document))
+        # Through JSON, because only its strict mode takes a list for a tuple.
+        checked = model.model_validate_json(json.dumps(document))
     except ValidationError as invalid:
         return None, problems_of(invalid, source, document, point)
     told = [(*one, "close its quotes, or write a list") for one in command_problems(checked)]
@@ -82,16 +83,8 @@ def validate(model: type[S], source: SourceDocument, point: Point) -> tuple[S | 
 def _whole(document: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """The document with short forms written out, before anything is checked."""
     document = with_recipes(with_distributed(with_clients(document)))
-    workload = document.get("workload")
-    inputs = workload.get("inputs") if isinstance(workload, dict) else None
-    if not isinstance(workload, dict) or not isinstance(inputs, dict):
-        return document
-    return {**document, "workload": {**workload, "inputs": {name: whole_input(one) for name, one in inputs.items()}}}
-
-
-def _text(document: dict[str, JsonValue]) -> str:
-    # Through JSON, because only its strict mode takes a list for a tuple.
-    return json.dumps(document)
+    inputs = {name: whole_input(given) for name, given in section_of(document, "workload", "inputs").items()}
+    return {**document, "workload": {**section_of(document, "workload"), "inputs": inputs}} if inputs else document
 
 
 def read_with(path: Path, settings: Sequence[str]) -> Loaded:

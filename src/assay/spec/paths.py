@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from assay.spec.benchmark import Definition
-from assay.spec.commands import longer_than_possible, split_words
-from assay.spec.fetch import Fetch
+from assay.spec.limits import longer_than_possible, split_words
 from assay.spec.section import Section
-from assay.spec.target import CommandTarget, ModelTarget
+from assay.spec.target import CommandTarget, Fetch, ModelTarget
 
 # Keys whose value is a path from the benchmark file's folder. The model and the inputs of a model file have rules
 # of their own.
@@ -130,11 +129,11 @@ def name_problems(definition: Definition) -> list[tuple[tuple[str, ...], str]]:
     named |= {
         ("workload", "inputs", name, "file"): one.file for name, one in definition.workload.inputs.items() if one.file
     }
-    return [(path, "is longer than any name of a file can be") for path, name in named.items() if _is_too_long(name)]
-
-
-def _is_too_long(name: str) -> bool:
-    return len(name) > _LONGEST_PATH or any(len(part.encode()) > _LONGEST_NAME for part in name.split("/"))
+    return [
+        (path, "is longer than any name of a file can be")
+        for path, name in named.items()
+        if len(name) > _LONGEST_PATH or any(len(part.encode()) > _LONGEST_NAME for part in name.split("/"))
+    ]
 
 
 def _commands(definition: Definition) -> Iterator[tuple[tuple[str, ...], str | tuple[str, ...], bool]]:

@@ -1,4 +1,8 @@
-"""Validation errors in plain words: file, line, key, value, nearest valid key, and what to do."""
+"""What is wrong with a document, in plain words: file, line, key, value, nearest valid key, and what to do.
+
+The last part is what a document of the right shape may say that no run could do. These are not rules of the sections
+themselves: results that were kept before a rule was made must still be read.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +17,10 @@ from pydantic import JsonValue, ValidationError
 from pydantic_core import ErrorDetails
 
 from assay.errors import Problem
-from assay.spec.benchmark import Benchmark
+from assay.spec.benchmark import Benchmark, Definition
 from assay.spec.limits import MAX_PROBLEMS, cut
 from assay.spec.matrix import Point
-from assay.spec.section import Section
+from assay.spec.section import Section, did_you_mean
 from assay.spec.source import KeyPath, SourceDocument, dotted
 from assay.spec.target import (
     TARGET_TAGS,
@@ -25,7 +29,9 @@ from assay.spec.target import (
     EndpointTarget,
     LibraryTarget,
     ModelTarget,
+    Served,
     ServiceTarget,
+    needs_model,
 )
 
 _TARGETS: dict[str, type[Section]] = dict(
@@ -154,8 +160,7 @@ def _advice(error: ErrorDetails) -> str:
 
 def _nearest_choice(value: object, expected: str) -> str:
     choices = re.findall(r"'([^']+)'", expected)
-    near = difflib.get_close_matches(str(value), choices, n=1, cutoff=0.5)
-    return f"did you mean {near[0]}?" if near else f"use one of {', '.join(choices)}"
+    return did_you_mean(str(value), choices, f"use one of {', '.join(choices)}", cutoff=0.5)
 
 
 def _show(value: object) -> str:
@@ -191,3 +196,61 @@ def _unfold(annotation: Any) -> list[Any]:  # noqa: ANN401
     if origin is typing.Annotated:
         return _unfold(arguments[0])
     return [found for argument in arguments for found in _unfold(argument)]
+
+
+# Stands for the model's name in the file that `assay init URL` writes when the endpoint could not be asked.
+PLACEHOLDER = "CHANGE-ME"
+# Tasks of ours, which put the item's text into the prompt; those of others may read it as they like.
+_OWN_TASKS = frozenset({None, "synthetic", "prompts", "conversation", "wikipedia-summary", "embedding"})
+
+
+def unrunnable(definition: Definition, source: SourceDocument, point: Point) -> list[Problem]:
+    """Everything that would fail in every run, at its line of the file."""
+    found = (_model(definition), _prompt(definition), _file(definition), _monitoring(definition))
+    return [
+        Problem(code, message, place_of(tuple(path.split(".")), source, point), advice)
+        for code, message, path, advice in filter(None, found)
+    ]
+
+
+_Wrong = tuple[str, str, str, str]  # code, message, path of the key, advice
+
+
+def _model(definition: Definition) -> _Wrong | None:
+    target = definition.target
+    if not isinstance(target, Served) or not needs_model(target):
+        return None
+    model, path = target.options.get("model", target.model), "target.model"
+    ask = "many servers list their models under /v1/models"
+    if not model:
+        message = f"target.model is missing, and {target.api} needs the name of a model"
+        return "missing-key", message, path, f"add model: … to target; {ask}"
+    if model == PLACEHOLDER:
+        message = f"target.model is {PLACEHOLDER}, which stands for the name of your model"
+        return "placeholder", message, path, f"write the name of the model there; {ask}"
+    return None
+
+
+def _prompt(definition: Definition) -> _Wrong | None:
+    prompt = definition.workload.prompt
+    if prompt is None or "{text}" in prompt or definition.workload.task not in _OWN_TASKS:
+        return None
+    message = f"workload.prompt is {prompt[:60]!r}, which has no place for the item's text"
+    tip = "write {text} where it belongs; prompts of your own are read with workload.file"
+    return "prompt-template", message, "workload.prompt", tip
+
+
+def _file(definition: Definition) -> _Wrong | None:
+    if definition.workload.task != "prompts" or definition.workload.file is not None:
+        return None
+    message = "the task prompts reads a file, and workload.file is not given"
+    return "workload-file", message, "workload.file", 'name a JSONL file with lines such as {"prompt": "…"}'
+
+
+def _monitoring(definition: Definition) -> _Wrong | None:
+    if not isinstance(definition, Benchmark) or not definition.monitoring:
+        return None
+    who = {"kubernetes": "pods", "fleet": "agents of a server"}.get(definition.place.engine)
+    message = f"monitoring is for runs on one machine and on a Slurm cluster; {who} start no Prometheus"
+    tip = "remove it; telemetry of every job is recorded anyway (measure.probe)"
+    return ("monitoring", message, "monitoring", tip) if who else None

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from datetime import UTC, datetime, tzinfo
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, GetJsonSchemaHandler, WithJsonSchema, field_validator, model_validator
+from pydantic import AfterValidator, Field, GetJsonSchemaHandler, WithJsonSchema, field_validator, model_validator
 from pydantic_core import CoreSchema
 
-from assay.spec.section import Duration, Section, Share
+from assay.spec.section import Duration, Section, Share, did_you_mean
 
 _HOURS = re.compile(r"^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d$")
 ALIASES = {
@@ -31,12 +30,36 @@ _FIELDS = {
 }
 
 
+def zone_named(name: str) -> tzinfo:
+    """The time zone of a name.
+
+    Raises:
+        ValueError: if there is none, with the nearest name.
+    """
+    if name == "UTC":  # known even where there is no database of time zones
+        return UTC
+    from zoneinfo import ZoneInfo, available_timezones
+
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # unknown, no name at all, or a folder of the database
+        known = available_timezones()
+    if not known:
+        raise ValueError(f"the time zone {name!r} cannot be looked up: this machine has no time zones; install tzdata")
+    raise ValueError(f"there is no time zone {name!r}; {did_you_mean(name, known, 'see tzdata')}")
+
+
+def _is_a_zone(name: str) -> str:
+    zone_named(name)
+    return name
+
+
 class Schedule(Section):
     """When a benchmark runs by itself."""
 
     cron: str = Field(max_length=500)
     """Five fields (minute, hour, day, month, weekday; lists, ranges, steps, names), or an alias such as `@daily`."""
-    timezone: str = "UTC"
+    timezone: Annotated[str, AfterValidator(_is_a_zone)] = "UTC"
     """Name of a time zone, such as `Europe/Luxembourg`; the times are those of its clocks on the wall."""
     jitter: Duration = Field(default=0.0, ge=0, le=86_400)
     """Start up to this much later, so that not everything begins at once; the same due time always starts as late."""
@@ -72,9 +95,8 @@ class Schedule(Section):
 
         fields = ALIASES.get(value.strip().lower(), value)
         if len(fields.split()) != 5:
-            near = difflib.get_close_matches(value, ALIASES, 1)
-            meant = f"; did you mean {near[0]}?" if near else ""
-            raise ValueError(f"it is neither a cron expression of five fields nor one of {', '.join(ALIASES)}{meant}")
+            said = f"it is neither a cron expression of five fields nor one of {', '.join(ALIASES)}"
+            raise ValueError("; ".join(filter(None, (said, did_you_mean(value, ALIASES)))))
         try:
             comes = next(CronSim(fields, datetime(2024, 1, 1)), None)  # noqa: DTZ001  (days of the calendar, of no zone)
         except CronSimError as problem:
@@ -82,32 +104,6 @@ class Schedule(Section):
         if comes is None:
             raise ValueError("it names a day that never comes")
         return value
-
-    @field_validator("timezone")
-    @classmethod
-    def _is_a_zone(cls, value: str) -> str:
-        zone_named(value)
-        return value
-
-
-def zone_named(name: str) -> tzinfo:
-    """The time zone of a name.
-
-    Raises:
-        ValueError: if there is none, with the nearest name.
-    """
-    if name == "UTC":  # known even where there is no database of time zones
-        return UTC
-    from zoneinfo import ZoneInfo, available_timezones
-
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):  # unknown, no name at all, or a folder of the database
-        known = available_timezones()
-    if not known:
-        raise ValueError(f"the time zone {name!r} cannot be looked up: this machine has no time zones; install tzdata")
-    near = difflib.get_close_matches(name, known, 1)
-    raise ValueError(f"there is no time zone {name!r}; " + (f"did you mean {near[0]}?" if near else "see tzdata"))
 
 
 def _wrong_field(said: str) -> str:
@@ -156,7 +152,7 @@ class Alert(Section):
     """How bad it is."""
     quiet: str | None = None
     """Hours in which nobody is told, such as `22:00-07:00`; what opened meanwhile is told afterwards."""
-    timezone: str = "UTC"
+    timezone: Annotated[str, AfterValidator(_is_a_zone)] = "UTC"
     """Time zone of the quiet hours, such as `Europe/Luxembourg`."""
     at_most_every: Duration = Field(default=0.0, ge=0)
     """Tell no more than once in this time; what happened meanwhile is told afterwards."""
@@ -185,12 +181,6 @@ class Alert(Section):
             raise ValueError(f"{value!r} are no hours; write 22:00-07:00")
         if value is not None and value[:5] == value[6:]:
             raise ValueError(f"{value!r} is the whole day: nobody would ever be told")
-        return value
-
-    @field_validator("timezone")
-    @classmethod
-    def _is_a_zone(cls, value: str) -> str:
-        zone_named(value)
         return value
 
     @field_validator("notify")

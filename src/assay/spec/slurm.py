@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 from unicodedata import category
 
 from pydantic import AfterValidator, Field, JsonValue, field_validator, model_validator
 
-from assay.spec.secrets import REFERENCE
-from assay.spec.section import Duration, Section, Size
+from assay.spec.references import REFERENCE
+from assay.spec.section import Duration, Section, Size, section_of
 
 # The options of sbatch that assay writes itself: given again, they would break how jobs are followed and collected.
 OWN_OPTIONS = frozenset(
@@ -206,14 +206,10 @@ def modest(base: Batch) -> Batch:
 
 def with_clients(document: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """A benchmark document whose clients on a cluster are written out as `load.hosts`, where nothing says otherwise."""
-    place: Any = document.get("place")
-    engine: Any = place.get("engine") if isinstance(place, dict) else None
-    section: Any = place.get(engine) if engine in ("slurm", "kubernetes") else None
-    if not isinstance(section, dict):
-        return document
-    clients: Any = section.get("clients")
+    engine = section_of(document, "place").get("engine")
+    clients = section_of(document, "place", str(engine)).get("clients") if engine in ("slurm", "kubernetes") else None
     count = clients.get("count", 1) if isinstance(clients, dict) else clients
-    load: Any = document.get("load", {})
+    load = document.get("load", {})
     if not isinstance(count, int) or isinstance(count, bool) or not isinstance(load, dict) or "hosts" in load:
         return document
     return {**document, "load": {**load, "hosts": count}} if count > 1 else document

@@ -1,18 +1,94 @@
-"""What is measured: a model file, a command, a service, somebody's endpoint, a library or the hardware itself."""
+"""What is measured: a model file, a command, a service, somebody's endpoint, a library or the hardware itself.
+
+And what a program needs from elsewhere: files that are fetched before it starts, checked, and kept for the next time.
+"""
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Mapping
-from typing import Annotated, Literal
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, JsonValue, Tag, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    Discriminator,
+    Field,
+    JsonValue,
+    Tag,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from assay.metrics import Better
-from assay.spec.devices import canonical
-from assay.spec.fetch import Fetch
+from assay.plugins import find_plugin
 from assay.spec.limits import check_patterns, compiled, cut
-from assay.spec.section import Duration, Section, Size
+from assay.spec.section import Duration, Section, Size, canonical, refuse
+
+_DIGITS = {"sha256": 64, "md5": 32}
+
+
+class Fetch(Section):
+    """A file, or everything below a prefix, that is there before a program starts."""
+
+    src: str = Field(min_length=1)
+    """An http(s) or s3 URL, or a path from the benchmark file's folder; secrets by `${env:NAME}`. An s3 URL that ends
+    with `/` means everything below it."""
+    path: str
+    """Where the program finds it, beginning with `/`: in its container, or for a plain process in a folder of its own,
+    which is put in wherever its command or a variable names this path. One that ends with `/` is a folder for it."""
+    sha256: str | None = None
+    """SHA-256 of the file; one that differs is refused."""
+    md5: str | None = None
+    """MD5 of the file; one that differs is refused."""
+    headers: dict[str, str] = {}
+    """HTTP headers of the request; secrets by `${env:NAME}`."""
+    max_size: Size = 100 * 2**30
+    """Largest file that may be fetched."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a path of this machine."""
+        return "://" not in self.src
+
+    @field_validator("src")
+    @classmethod
+    def _can_be_fetched(cls, value: str) -> str:
+        scheme, there, rest = value.partition("://")
+        if there and scheme.lower() not in ("http", "https", "s3"):
+            raise ValueError(f"{value!r} cannot be fetched; write an http, https or s3 URL, or a path")
+        if there and not rest.strip("/"):
+            raise ValueError(f"{value!r} names no file")
+        return value
+
+    @field_validator("path")
+    @classmethod
+    def _is_a_place(cls, value: str) -> str:
+        if not value.startswith("/") or ":" in value or not value.isprintable():
+            raise ValueError(f"{value!r} is no place for a file; write a whole path such as /data/train.npz")
+        place = posixpath.normpath(f"/{value.lstrip('/')}")
+        if ".." in value.split("/") or place == "/":
+            raise ValueError(f"{value!r} is no place for a file: it must lie below the root, without any ..")
+        return f"{place}/" if value.endswith("/") else place
+
+    @field_validator("sha256", "md5")
+    @classmethod
+    def _is_a_digest(cls, value: str | None, info: ValidationInfo) -> str | None:
+        digits = _DIGITS[info.field_name or "sha256"]
+        if value is not None and not re.fullmatch(rf"[0-9a-f]{{{digits}}}", value.lower()):
+            raise ValueError(f"{value!r} is no digest: {digits} hexadecimal digits are needed")
+        return None if value is None else value.lower()
+
+
+def in_folders(wanted: tuple[Fetch, ...]) -> Iterator[Fetch]:
+    """What is wanted, where a path that several files share is the folder around them; so is that of a prefix."""
+    shared = Counter(one.path for one in wanted)
+    for one in wanted:
+        is_folder = shared[one.path] > 1 or (one.src.endswith("/") and not one.is_local)
+        yield one if not is_folder or one.path.endswith("/") else one.model_copy(update={"path": f"{one.path}/"})
+
 
 SHA256 = re.compile(r"^[0-9a-f]{64}$")
 METRIC_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_.-]*$")
@@ -168,22 +244,19 @@ class CommandTarget(Section):
 
     @model_validator(mode="after")
     def _can_be_started(self) -> CommandTarget:
-        if self.command is None and not self.is_boxed:
-            raise ValueError("a command is needed: there is no image that could bring its own")
-        if self.command is None and self.shell:
-            raise ValueError("shell would do nothing without a command; remove it")
-        if self.command is not None and self.args:
-            raise ValueError("args are for the image's own command; put them into the command")
-        if not self.is_boxed and self.mounts:
-            raise ValueError("mounts would do nothing for a plain process; remove them")
-        if self.image is None and self.container not in ("auto", "none"):
-            raise ValueError(f"container: {self.container} would do nothing without an image; remove it")
-        if self.is_boxed and self.cwd is not None and not self.cwd.startswith("/"):
-            raise ValueError(f"cwd is {self.cwd!r}; inside a container it must be absolute")
-        if self.code is None and any(f"{CODE}/" in text for text in (*_texts(self.command), *_texts(self.args))):
-            raise ValueError(
-                f"the command names {CODE}/, and code is not set; name your code: --set target.code=FOLDER"
-            )
+        silent, boxed = self.command is None, self.is_boxed
+        alone = self.image is None and self.container not in ("auto", "none")
+        relative = boxed and self.cwd is not None and not self.cwd.startswith("/")
+        codeless = self.code is None and any(f"{CODE}/" in text for text in _texts(self.command) + _texts(self.args))
+        refuse(
+            (silent and not boxed, "a command is needed: there is no image that could bring its own"),
+            (silent and self.shell, "shell would do nothing without a command; remove it"),
+            (not silent and self.args, "args are for the image's own command; put them into the command"),
+            (not boxed and self.mounts, "mounts would do nothing for a plain process; remove them"),
+            (alone, f"container: {self.container} would do nothing without an image; remove it"),
+            (relative, f"cwd is {self.cwd!r}; inside a container it must be absolute"),
+            (codeless, f"the command names {CODE}/, and code is not set; name your code: --set target.code=FOLDER"),
+        )
         return self
 
 
@@ -348,3 +421,30 @@ def _with_a_group(pattern: str) -> str:
     if groups == 0:
         raise ValueError(f"{pattern!r} has no group; put the number in parentheses")
     return pattern
+
+
+APIS = "assay.apis"
+VECTORS = "assay.vectors"
+
+
+def is_api(target: Target) -> bool:
+    """Whether a target is reached over a network and speaks a protocol of models and services."""
+    return isinstance(target, Served) and _group(target.api) == APIS
+
+
+def is_vector_database(target: Target) -> bool:
+    """Whether a target is a vector database that is reached over a network."""
+    return isinstance(target, Served) and _group(target.api) == VECTORS
+
+
+def needs_model(target: Target) -> bool:
+    """Whether the requests of a target name a model."""
+    entry = find_plugin(target.api, APIS, VECTORS) if isinstance(target, Served) else None
+    protocol: Any = entry.load() if entry is not None and entry.group == APIS else None
+    return protocol is not None and bool(protocol.needs_model)
+
+
+def _group(name: str) -> str | None:
+    # Asked for in both groups: a name of ours in either is found without a look at what other packages register.
+    entry = find_plugin(name, APIS, VECTORS)
+    return None if entry is None else entry.group

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, GetJsonSchemaHandler, JsonValue, model_validator
 from pydantic_core import CoreSchema
 
-from assay.spec.section import Duration, Section, Share
+from assay.spec.section import Duration, Section, Share, refuse
 
 
 class InputSpec(Section):
@@ -63,10 +63,10 @@ class Tokens(Section):
 
     @model_validator(mode="after")
     def _ordered(self) -> Tokens:
-        if self.max is not None and self.max < self.min:
-            raise ValueError(f"max ({self.max}) is below min ({self.min})")
-        if self.shape == "uniform" and self.max is None:
-            raise ValueError("a uniform length needs max")
+        refuse(
+            (self.max is not None and self.max < self.min, f"max ({self.max}) is below min ({self.min})"),
+            (self.shape == "uniform" and self.max is None, "a uniform length needs max"),
+        )
         return self
 
 
@@ -226,20 +226,21 @@ class Load(Section):
     @model_validator(mode="after")
     def _one_shape(self) -> Load:
         shapes = [name for name in ("concurrency", "rate", "trace", "stages") if getattr(self, name)]
-        if len(shapes) > 1:
-            raise ValueError(f"{' and '.join(shapes)} are different loads; give one of them")
-        if self.stages and len({one.rate is None for one in self.stages}) > 1:
-            raise ValueError("stages are either all rates or all concurrencies")
+        mixed = len({one.rate is None for one in self.stages}) > 1
+        refuse(
+            (len(shapes) > 1, f"{' and '.join(shapes)} are different loads; give one of them"),
+            (mixed, "stages are either all rates or all concurrencies"),
+        )
         closed = self.concurrency is not None or any(one.concurrency is not None for one in self.stages)
         open_only = [name for name in ("arrivals", "burstiness") if getattr(self, name) is not None]
-        if closed and open_only:
-            raise ValueError(f"{' and '.join(open_only)} belong to a rate, and this load has a concurrency")
-        if not closed and self.think is not None and (self.rate or self.trace or self.stages):
-            raise ValueError("think belongs to a concurrency: in an open loop nobody waits for an answer")
-        if self.arrivals is not None and self.rate is None and not self.stages:
-            raise ValueError("arrivals belong to a rate; give load.rate, or remove them")
-        if self.burstiness is not None and self.arrivals != "gamma":
-            raise ValueError("burstiness belongs to arrivals: gamma")
-        if self.search.highest <= self.search.lowest:
-            raise ValueError(f"search.highest ({self.search.highest:g}) is not above search.lowest")
+        thinks = not closed and self.think is not None and (self.rate or self.trace or self.stages)
+        no_rate = self.arrivals is not None and self.rate is None and not self.stages
+        highest = self.search.highest
+        refuse(
+            (closed and open_only, f"{' and '.join(open_only)} belong to a rate, and this load has a concurrency"),
+            (thinks, "think belongs to a concurrency: in an open loop nobody waits for an answer"),
+            (no_rate, "arrivals belong to a rate; give load.rate, or remove them"),
+            (self.burstiness is not None and self.arrivals != "gamma", "burstiness belongs to arrivals: gamma"),
+            (highest <= self.search.lowest, f"search.highest ({highest:g}) is not above search.lowest"),
+        )
         return self

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, delete, or_, select, tuple_
+from sqlalchemy import ColumnElement, delete, or_, select
 from sqlalchemy.orm import Session
 
 from assay.errors import UsageError
-from assay.store.database import insert_into, reading, writing
-from assay.store.listing import Page, bounded, from_cursor, page_of
+from assay.store.database import TableAccess, insert_into, record_from
+from assay.store.listing import Page, read_page
 from assay.store.notices import NewNotice, put_in
 from assay.store.tables import AlertRow, AlertRuleRow
 
@@ -39,27 +39,19 @@ class StoredRule:
     """When somebody was last told by it."""
 
 
-class AlertRules:
+class AlertRules(TableAccess):
     """Keeping, reading and removing rules."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
     def list(self) -> tuple[StoredRule, ...]:
-        with reading(self._engine) as session:
+        with self._reading() as session:
             return tuple(sorted(rules_in(session), key=lambda rule: rule.name))
 
     def get(self, name: str) -> StoredRule:
-        """One rule.
-
-        Raises:
-            UsageError: `unknown-rule` if there is none.
-        """
-        with reading(self._engine) as session:
-            row = session.scalars(select(AlertRuleRow).where(AlertRuleRow.name == name)).one_or_none()
-            if row is None:
-                raise unknown_rule(name)
-            return _rule(row)
+        """One rule."""
+        row = self._scalar(select(AlertRuleRow).where(AlertRuleRow.name == name))
+        if row is None:
+            raise unknown_rule(name)
+        return _rule(row)
 
     def put(self, rule: StoredRule) -> tuple[StoredRule, bool]:
         """Keep a rule under its name, in place of what had that name; the second part says whether it is new.
@@ -67,7 +59,7 @@ class AlertRules:
         Raises:
             UsageError: `exists` if the name belongs to a rule of a benchmark file.
         """
-        with writing(self._engine) as session:
+        with self._writing() as session:
             fresh = _insert(session, rule)
             row = session.scalars(_named(rule.name)).one()
             if row.origin != rule.origin:
@@ -87,7 +79,7 @@ class AlertRules:
         Raises:
             UsageError: `unknown-rule` if there is none, `conflict` if it stands in a benchmark file.
         """
-        with writing(self._engine) as session:
+        with self._writing() as session:
             row = session.scalars(_named(name)).one_or_none()
             if row is None:
                 raise unknown_rule(name)
@@ -104,11 +96,10 @@ class AlertRules:
         """Note the rules of a benchmark's file, in place of those it had; return the ids of those that are gone."""
         of_file = (AlertRuleRow.origin == "file", AlertRuleRow.benchmark == benchmark)
         wanted = {rule.id: rule for rule in rules}
-        with reading(self._engine) as session:
-            known = {row.id: _rule(row) for row in session.scalars(select(AlertRuleRow).where(*of_file))}
-        if not _differ(known, wanted) or any(rule.changed_at > at for rule in known.values()):
+        known = {row.id: _rule(row) for row in self._scalars(select(AlertRuleRow).where(*of_file))}
+        if _said_by(known) == _said_by(wanted) or any(rule.changed_at > at for rule in known.values()):
             return ()
-        with writing(self._engine) as session:
+        with self._writing() as session:
             rows = session.scalars(select(AlertRuleRow).where(*of_file).order_by(AlertRuleRow.id).with_for_update())
             there = {row.id: row for row in rows}
             gone = sorted(there.keys() - wanted.keys())
@@ -147,23 +138,10 @@ def _named(name: str) -> Any:  # noqa: ANN401  (SQLAlchemy's own kind)
 
 def _insert(session: Session, rule: StoredRule) -> bool:
     """Keep a rule unless one has its id or name; whether it was kept."""
-    document = {"rule": dict(rule.rule), "told_at": rule.told_at}
-    added = session.execute(
-        insert_into(session, AlertRuleRow)
-        .values(
-            id=rule.id,
-            name=rule.name,
-            origin=rule.origin,
-            benchmark=rule.benchmark,
-            document=document,
-            created_at=rule.created_at,
-            changed_at=rule.changed_at,
-            by=rule.by,
-        )
-        .on_conflict_do_nothing()
-        .returning(AlertRuleRow.id)
-    )
-    return added.scalar_one_or_none() is not None
+    values = asdict(rule)
+    values["document"] = {name: values.pop(name) for name in ("rule", "told_at")}
+    added = insert_into(session, AlertRuleRow).values(**values).on_conflict_do_nothing().returning(AlertRuleRow.id)
+    return session.scalar(added) is not None
 
 
 def _overwrite(row: AlertRuleRow, rule: StoredRule) -> None:
@@ -172,24 +150,12 @@ def _overwrite(row: AlertRuleRow, rule: StoredRule) -> None:
     row.document = {**row.document, "rule": dict(rule.rule)}
 
 
-def _differ(known: Mapping[str, StoredRule], wanted: Mapping[str, StoredRule]) -> bool:
-    said = {one: dict(rule.rule) for one, rule in known.items()}
-    return said != {one: dict(rule.rule) for one, rule in wanted.items()}
+def _said_by(rules: Mapping[str, StoredRule]) -> dict[str, dict[str, Any]]:
+    return {rule_id: dict(rule.rule) for rule_id, rule in rules.items()}
 
 
 def _rule(row: AlertRuleRow) -> StoredRule:
-    said = row.document
-    return StoredRule(
-        row.id,
-        row.name,
-        row.origin,
-        row.benchmark,
-        said["rule"],
-        row.created_at,
-        row.changed_at,
-        row.by,
-        said.get("told_at"),
-    )
+    return record_from(StoredRule, row, rule=row.document["rule"], told_at=row.document.get("told_at"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,29 +216,18 @@ class _TakenError(Exception):
     """Somebody else opened an alert with the same key in between."""
 
 
-class Alerts:
+class Alerts(TableAccess):
     """Keeping, finding and changing alerts."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
 
     # Reading
 
     def page(
         self, which: AlertFilter | None = None, *, cursor: str | None = None, limit: int = 50
     ) -> Page[StoredAlert]:
-        """Alerts, the newest first.
-
-        Raises:
-            UsageError: `cursor` if it is not one of this list.
-        """
-        query = select(AlertRow).where(*_conditions(which or AlertFilter()))
-        if cursor:
-            query = query.where(tuple_(AlertRow.opened_at, AlertRow.id) < tuple_(*from_cursor(cursor, float, str)))
-        query = query.order_by(AlertRow.opened_at.desc(), AlertRow.id.desc()).limit(bounded(limit) + 1)
-        with reading(self._engine) as session:
-            rows = session.scalars(query).all()
-        return page_of(rows, bounded(limit), lambda row: (row.opened_at, row.id), _kept)
+        """Alerts, the newest first."""
+        query, order = select(AlertRow).where(*_conditions(which or AlertFilter())), (AlertRow.opened_at, AlertRow.id)
+        with self._reading() as session:
+            return read_page(session, query, order, cursor, limit, newest_first=True).map(_alert)
 
     def get(self, reference: str) -> StoredAlert:
         """One alert, by its id or the beginning of it.
@@ -280,34 +235,30 @@ class Alerts:
         Raises:
             UsageError: `unknown-alert` if there is none, `ambiguous` if several begin like that.
         """
-        with reading(self._engine) as session:
-            return _kept(_find(session, reference))
+        with self._reading() as session:
+            return _alert(_find(session, reference))
 
     def in_states(self, states: Iterable[str], containing: str = "") -> tuple[StoredAlert, ...]:
         """Alerts in some states, the oldest first; only those whose document holds a text, if one is given."""
         query = select(AlertRow).where(AlertRow.state.in_(tuple(states)))
         if containing:
             query = query.where(AlertRow.document.contains(containing, autoescape=True))
-        with reading(self._engine) as session:
-            return tuple(map(_kept, session.scalars(query.order_by(AlertRow.opened_at, AlertRow.id))))
+        return tuple(map(_alert, self._scalars(query.order_by(AlertRow.opened_at, AlertRow.id))))
 
     def owing(self) -> tuple[str, ...]:
         """Ids of the alerts of which somebody has still to be told."""
         query = select(AlertRow.id).where(AlertRow.document.contains('"owed":true'))
-        with reading(self._engine) as session:
-            return tuple(session.scalars(query.order_by(AlertRow.opened_at, AlertRow.id)))
+        return tuple(self._scalars(query.order_by(AlertRow.opened_at, AlertRow.id)))
 
     def changed_since(self, at: float) -> tuple[StoredAlert, ...]:
         """Alerts that changed at a moment or later, in the order in which they did."""
         query = select(AlertRow).where(AlertRow.changed_at >= at).order_by(AlertRow.changed_at, AlertRow.id)
-        with reading(self._engine) as session:
-            return tuple(map(_kept, session.scalars(query)))
+        return tuple(map(_alert, self._scalars(query)))
 
     def overslept(self, now: float) -> tuple[str, ...]:
         """Ids of the alerts that were snoozed until now."""
         query = select(AlertRow.id).where(AlertRow.state == "snoozed", AlertRow.snoozed_until <= now)
-        with reading(self._engine) as session:
-            return tuple(session.scalars(query.order_by(AlertRow.id)))
+        return tuple(self._scalars(query.order_by(AlertRow.id)))
 
     # Deciding
 
@@ -324,11 +275,7 @@ class Alerts:
                 continue
 
     def change(self, alert_id: str, decide: Decide, now: float) -> StoredAlert | None:
-        """The same for one alert that is there, by its id.
-
-        Raises:
-            UsageError: `unknown-alert` if there is none.
-        """
+        """The same for one alert that is there, by its id."""
 
         def known(found: DecisionContext) -> Decision | None:
             if found.alert is None:
@@ -338,10 +285,10 @@ class Alerts:
         return self._decide(AlertRow.id == alert_id, known, now)
 
     def _decide(self, which: ColumnElement[bool], decide: Decide, now: float) -> StoredAlert | None:
-        with reading(self._engine) as session:  # most of the time there is nothing to change, and nobody has to wait
+        with self._reading() as session:  # most of the time there is nothing to change, and nobody has to wait
             if decide(_known(session, which)) is None:
                 return None
-        with writing(self._engine) as session:
+        with self._writing() as session:
             wish = decide(_known(session, which, hold=True))
             if wish is None:
                 return None
@@ -356,7 +303,7 @@ def _known(session: Session, which: ColumnElement[bool], *, hold: bool = False) 
     rules = {one.id: one for one in rules_in(session, hold=hold)}
     query = select(AlertRow).where(which)
     row = session.scalars(query.with_for_update() if hold else query).one_or_none()
-    return DecisionContext(None if row is None else _kept(row), rules)
+    return DecisionContext(None if row is None else _alert(row), rules)
 
 
 def unknown_alert(reference: str) -> UsageError:
@@ -383,20 +330,18 @@ def _find(session: Session, reference: str) -> AlertRow:
 
 def _conditions(wanted: AlertFilter) -> list[ColumnElement[bool]]:
     equal = ((AlertRow.severity, wanted.severity), (AlertRow.benchmark, wanted.benchmark))
-    found: list[ColumnElement[bool]] = [column == value for column, value in equal if value]
-    if wanted.states:
-        found.append(AlertRow.state.in_(wanted.states))
-    if wanted.since is not None:
-        found.append(AlertRow.changed_at >= wanted.since)
+    conditions: list[ColumnElement[bool]] = [column == value for column, value in equal if value]
+    conditions += [AlertRow.state.in_(wanted.states)] if wanted.states else []
+    conditions += [AlertRow.changed_at >= wanted.since] if wanted.since is not None else []
     if wanted.text:
-        parts = [one.icontains(wanted.text, autoescape=True) for one in (AlertRow.document, AlertRow.benchmark)]
-        found.append(or_(*parts, AlertRow.id.startswith(wanted.text, autoescape=True)))
-    return found
+        parts = [text.icontains(wanted.text, autoescape=True) for text in (AlertRow.document, AlertRow.benchmark)]
+        conditions.append(or_(*parts, AlertRow.id.startswith(wanted.text, autoescape=True)))
+    return conditions
 
 
 def _keep(session: Session, wish: Decision) -> None:
     """Write an alert, new or changed."""
-    columns = _columns(wish.alert)
+    columns = asdict(wish.alert)
     row = session.get(AlertRow, wish.alert.id)
     if row is not None:
         for name, value in columns.items():
@@ -407,40 +352,10 @@ def _keep(session: Session, wish: Decision) -> None:
         over = session.get_one(AlertRow, wish.instead_of)
         over.key = f"{over.key[:40]}.{over.id}"
         session.flush()
-    added = session.execute(
-        insert_into(session, AlertRow).values(**columns).on_conflict_do_nothing().returning(AlertRow.id)
-    )
-    if added.scalar_one_or_none() is None:
+    added = insert_into(session, AlertRow).values(**columns).on_conflict_do_nothing().returning(AlertRow.id)
+    if session.scalar(added) is None:
         raise _TakenError
 
 
-def _columns(alert: StoredAlert) -> dict[str, Any]:
-    return {
-        "id": alert.id,
-        "key": alert.key,
-        "state": alert.state,
-        "severity": alert.severity,
-        "benchmark": alert.benchmark,
-        "opened_at": alert.opened_at,
-        "changed_at": alert.changed_at,
-        "snoozed_until": alert.snoozed_until,
-        "by": alert.by,
-        "document": alert.document,
-        "history": alert.history,
-    }
-
-
-def _kept(row: AlertRow) -> StoredAlert:
-    return StoredAlert(
-        row.id,
-        row.key,
-        row.state,
-        row.severity,
-        row.benchmark,
-        row.opened_at,
-        row.changed_at,
-        row.snoozed_until,
-        row.by,
-        row.document,
-        row.history,
-    )
+def _alert(row: AlertRow) -> StoredAlert:
+    return record_from(StoredAlert, row)

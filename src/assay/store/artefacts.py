@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, ClassVar, TypeVar
 
-from sqlalchemy import Engine, delete, select
+from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from assay.clock import Clock
 from assay.errors import StoreError, UsageError
 from assay.files import move_whole
 from assay.run.records import SingleRunResult
-from assay.store.database import insert_into, reading, writing
+from assay.store.database import TableAccess, insert_into, record_from
+from assay.store.location import cannot_write
 from assay.store.objects.backing import Backing, Kind
 from assay.store.objects.files import ObjectFacts
 from assay.store.tables import ArtefactRow, AttemptRow, JobArtefactRow, JobRow
@@ -134,11 +134,7 @@ class ContentFiles:
 
 
 def checked_digest(digest: str) -> str:
-    """A content hash as it came, if it is one.
-
-    Raises:
-        UsageError: `digest` if it is not a SHA-256.
-    """
+    """A content hash as it came, if it is one."""
     if not _DIGEST.fullmatch(digest):
         raise UsageError(
             f"{digest[:80]!r} is not a SHA-256: 64 hexadecimal digits in lower case are needed", code="digest"
@@ -175,7 +171,7 @@ class Upload:
         self._at_most = at_most
         self._hash = hashlib.sha256()
         self.size_bytes = 0
-        fd, name = _told(files.folder, lambda: tempfile.mkstemp(dir=files.incoming(), prefix="part-"))
+        fd, name = _on_disk(files.folder, lambda: tempfile.mkstemp(dir=files.incoming(), prefix="part-"))
         self._partial = Path(name)
         self._file: IO[bytes] = os.fdopen(fd, "wb")
 
@@ -194,7 +190,7 @@ class Upload:
                 try_="raise the server's limit, or let agents fetch it from a URL",
             )
         self._hash.update(content)
-        _told(self._files.folder, lambda: self._file.write(content))
+        _on_disk(self._files.folder, lambda: self._file.write(content))
 
     def keep(self, digest: str = "") -> tuple[str, bool]:
         """End the upload; return the content hash and whether the content is new here.
@@ -213,7 +209,7 @@ class Upload:
             self.drop()
             return found, False
         self._files.expect(found)
-        _told(path, lambda: self._move_to(path))
+        _on_disk(path, lambda: self._move_to(path))
         return found, True
 
     def drop(self) -> None:
@@ -240,11 +236,7 @@ class ArtefactFiles(ContentFiles):
     kind: ClassVar[Kind] = "artefacts"
 
     def path(self, digest: str) -> Path:
-        """Where the file with a content hash lies, if it is on this machine.
-
-        Raises:
-            UsageError: `digest` if it is not a SHA-256.
-        """
+        """Where the file with a content hash lies, if it is on this machine."""
         return super().path(checked_digest(digest))
 
     def begin(self, at_most: int | None = None) -> Upload:
@@ -258,9 +250,9 @@ class ArtefactFiles(ContentFiles):
             StoreError: if it cannot be read or kept.
         """
         with self.begin() as upload:
-            source = _told(path, lambda: path.open("rb"))
+            source = _on_disk(path, lambda: path.open("rb"))
             with source:
-                while block := _told(path, lambda: source.read(_BLOCK)):
+                while block := _on_disk(path, lambda: source.read(_BLOCK)):
                     upload.write(block)
             return upload.keep()[0]
 
@@ -274,9 +266,9 @@ class ArtefactFiles(ContentFiles):
 
     def sweep(self, older_than_s: float = 86_400) -> int:
         """Delete uploads that broke off long ago; return how many."""
-        old = [one for one in self.incoming().iterdir() if one.stat().st_mtime < time.time() - older_than_s]
-        for one in old:
-            one.unlink(missing_ok=True)
+        old = [path for path in self.incoming().iterdir() if path.stat().st_mtime < time.time() - older_than_s]
+        for path in old:
+            path.unlink(missing_ok=True)
         return len(old)
 
     def incoming(self) -> Path:
@@ -286,30 +278,19 @@ class ArtefactFiles(ContentFiles):
         return folder
 
 
-class Artefacts:
+class Artefacts(TableAccess):
     """What is known about files, and which job left which."""
-
-    def __init__(self, engine: Engine, clock: Clock) -> None:
-        self._engine = engine
-        self._clock = clock
 
     def note(self, digest: str, name: str, size_bytes: int) -> ArtefactRecord:
         """Keep that a file is here; one that was known keeps its first name."""
-        values = {
-            "sha256": checked_digest(digest),
-            "name": plain_name(name),
-            "size_bytes": size_bytes,
-            "created_at": self._clock.utc().timestamp(),
-        }
-        with writing(self._engine) as session:
-            session.execute(insert_into(session, ArtefactRow).values(**values).on_conflict_do_nothing())
-            return _record(session.get_one(ArtefactRow, digest))
+        with self._writing() as session:
+            _note(session, checked_digest(digest), name, size_bytes, self._now())
+            return record_from(ArtefactRecord, session.get_one(ArtefactRow, digest))
 
     def get(self, digest: str) -> ArtefactRecord | None:
         """What is known about a file."""
-        with reading(self._engine) as session:
-            row = session.get(ArtefactRow, checked_digest(digest))
-            return None if row is None else _record(row)
+        row = self._scalar(select(ArtefactRow).where(ArtefactRow.sha256 == checked_digest(digest)))
+        return None if row is None else record_from(ArtefactRecord, row)
 
     def attach(self, job_id: str, fence: int, agent_id: str, name: str, digest: str) -> None:
         """Keep that an attempt left a file, which must be here.
@@ -317,7 +298,7 @@ class Artefacts:
         Raises:
             UsageError: `unknown-attempt` if the attempt is not the agent's, `missing-artefact` if the file is not here.
         """
-        with writing(self._engine) as session:
+        with self._writing() as session:
             attempt = session.get(AttemptRow, (job_id, fence))
             if attempt is None or attempt.agent_id != agent_id:
                 raise UsageError(f"{agent_id} has no attempt {fence} at {job_id}", code="unknown-attempt")
@@ -327,14 +308,10 @@ class Artefacts:
 
     def of_job(self, job_id: str) -> tuple[JobArtefact, ...]:
         """The files that a job's attempts left, the newest attempt first."""
-        with reading(self._engine) as session:
-            rows = session.execute(
-                select(JobArtefactRow, ArtefactRow.size_bytes)
-                .join(ArtefactRow, ArtefactRow.sha256 == JobArtefactRow.sha256)
-                .where(JobArtefactRow.job_id == job_id)
-                .order_by(JobArtefactRow.fence.desc(), JobArtefactRow.name)
-            )
-            return tuple(JobArtefact(row.job_id, row.fence, row.name, row.sha256, size) for row, size in rows)
+        left = JobArtefactRow
+        query = select(left.job_id, left.fence, left.name, left.sha256, ArtefactRow.size_bytes)
+        query = query.join(ArtefactRow, ArtefactRow.sha256 == left.sha256).where(left.job_id == job_id)
+        return tuple(JobArtefact(*row) for row in self._rows(query.order_by(left.fence.desc(), left.name)))
 
 
 def left_by(runs: Iterable[SingleRunResult]) -> dict[str, str]:
@@ -356,13 +333,7 @@ def note_left(session: Session, files: ArtefactFiles, job_id: str, fence: int, l
         facts = files.facts(digest)
         if facts is None:
             raise StoreError(f"the file {digest} is not here", code="missing-artefact", at=name, try_="send it again")
-        known = {
-            "sha256": digest,
-            "name": plain_name(name),
-            "size_bytes": facts.size_bytes,
-            "created_at": facts.modified_at,
-        }
-        session.execute(insert_into(session, ArtefactRow).values(**known).on_conflict_do_nothing())
+        _note(session, digest, name, facts.size_bytes, facts.modified_at)
         _attach(session, job_id, fence, name, digest)
 
 
@@ -400,17 +371,13 @@ def _attach(session: Session, job_id: str, fence: int, name: str, digest: str) -
     )
 
 
-def _record(row: ArtefactRow) -> ArtefactRecord:
-    return ArtefactRecord(row.sha256, row.name, row.size_bytes, row.created_at)
+def _note(session: Session, digest: str, name: str, size_bytes: int, created_at: float) -> None:
+    values = {"sha256": digest, "name": plain_name(name), "size_bytes": size_bytes, "created_at": created_at}
+    session.execute(insert_into(session, ArtefactRow).values(**values).on_conflict_do_nothing())
 
 
-def _told(where: Path, act: Callable[[], T]) -> T:
+def _on_disk(where: Path, act: Callable[[], T]) -> T:
     try:
         return act()
     except OSError as problem:
-        raise StoreError(
-            f"cannot write: {problem.strerror}",
-            code="disk",
-            at=str(where),
-            try_="free some space or set another place with --store",
-        ) from None
+        raise cannot_write(problem, where) from None

@@ -6,19 +6,19 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from urllib.parse import quote
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import Engine, create_engine, event, inspect, make_url, text
+from sqlalchemy import Engine, Executable, create_engine, event, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DatabaseError, DataError, DBAPIError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from assay.clock import Clock
+from assay.clock import SYSTEM_CLOCK, Clock
 from assay.errors import StoreError, UsageError
 from assay.files import make_private_folder, sync_folder
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 HEAD = "0008"
 _BUSY_MS = 30_000
 # Connections that stay open; twice as many again may be opened when it is busy.
-_POOL = 10
+_POOL: dict[str, Any] = {"pool_size": 10, "max_overflow": 20}
 _POOL_WAIT_S = 10
 # Any number, as long as all servers take the same one while they migrate.
 _MIGRATION_LOCK = 7_203_114
@@ -48,19 +48,13 @@ def open_database(location: Path | str, migrate: Literal["auto", "check"] | None
     Raises:
         StoreError: if it cannot be opened, is damaged, was written by a newer assay, or must be migrated first.
     """
-    engine = _sqlite(location) if isinstance(location, Path) else _by_url(location)
-    name = shown_name(engine)
+    engine = _engine(location)
     try:
-        found = _revision(engine)
-        if found != HEAD:
-            if isinstance(location, Path) and is_read_only(location):
-                raise _cannot_migrate(found, name)
-            if (migrate or ("auto" if engine.dialect.name == "sqlite" else "check")) == "check":
-                raise _not_migrated(found, name)
-            _migrate(engine, name)
-    except DatabaseError as problem:
-        engine.dispose()
-        raise StoreError(f"cannot open the store: {problem.orig}", at=name, try_=_ELSEWHERE) from None
+        with _in_words(engine, "open"):
+            revision = _revision(engine)
+            if revision != HEAD:
+                _refuse_to_migrate(engine, revision, location, migrate)
+                _migrate(engine)
     except StoreError:
         engine.dispose()
         raise
@@ -73,29 +67,22 @@ def migrate_database(location: Path | str) -> tuple[str | None, str]:
     Raises:
         StoreError: if it cannot be opened, is damaged, or was written by a newer assay.
     """
-    engine = _sqlite(location) if isinstance(location, Path) else _by_url(location)
-    name = shown_name(engine)
+    engine = _engine(location)
     try:
-        before = _revision(engine)
-        _migrate(engine, name)
-    except DatabaseError as problem:
-        raise StoreError(f"cannot migrate the store: {problem.orig}", at=name, try_=_ELSEWHERE) from None
+        with _in_words(engine, "migrate"):
+            before = _revision(engine)
+            _migrate(engine)
     finally:
         engine.dispose()
     return before, HEAD
 
 
 def current_revision(location: Path | str) -> str | None:
-    """Which migration a database is at; None when it has no tables yet.
-
-    Raises:
-        StoreError: if it cannot be opened.
-    """
-    engine = _sqlite(location) if isinstance(location, Path) else _by_url(location)
+    """Which migration a database is at; None when it has no tables yet."""
+    engine = _engine(location)
     try:
-        return _revision(engine)
-    except DatabaseError as problem:
-        raise StoreError(f"cannot open the store: {problem.orig}", at=shown_name(engine), try_=_ELSEWHERE) from None
+        with _in_words(engine, "open"):
+            return _revision(engine)
     finally:
         engine.dispose()
 
@@ -110,21 +97,31 @@ def shown_name(engine: Engine) -> str:
     return engine.url.render_as_string(hide_password=True)
 
 
-def _not_migrated(found: str | None, name: str) -> StoreError:
-    word = f"is at migration {found}, this assay needs {HEAD}" if found else "has no tables yet"
-    return StoreError(
-        f"the database {word}", code="migration", at=name, try_="run `assay db upgrade` with the same --database-url"
-    )
+def _refuse_to_migrate(
+    engine: Engine, revision: str | None, location: Path | str, migrate: Literal["auto", "check"] | None
+) -> None:
+    if isinstance(location, Path) and is_read_only(location):
+        word = f"at migration {revision}, and this assay needs {HEAD}" if revision else "without tables"
+        message = f"the store is read-only and {word}"
+        tip = "copy its folder to a place that can be written, and name that with --store"
+    elif (migrate or ("auto" if engine.dialect.name == "sqlite" else "check")) == "check":
+        word = f"is at migration {revision}, this assay needs {HEAD}" if revision else "has no tables yet"
+        message, tip = f"the database {word}", "run `assay db upgrade` with the same --database-url"
+    else:
+        return
+    raise StoreError(message, code="migration", at=shown_name(engine), try_=tip)
 
 
-def _cannot_migrate(found: str | None, name: str) -> StoreError:
-    word = f"at migration {found}, and this assay needs {HEAD}" if found else "without tables"
-    return StoreError(
-        f"the store is read-only and {word}",
-        code="migration",
-        at=name,
-        try_="copy its folder to a place that can be written, and name that with --store",
-    )
+@contextmanager
+def _in_words(engine: Engine, what: str) -> Iterator[None]:
+    try:
+        yield
+    except DatabaseError as problem:
+        raise StoreError(f"cannot {what} the store: {problem.orig}", at=shown_name(engine), try_=_ELSEWHERE) from None
+
+
+def _engine(location: Path | str) -> Engine:
+    return _sqlite(location) if isinstance(location, Path) else _by_url(location)
 
 
 def _sqlite(path: Path) -> Engine:
@@ -141,9 +138,7 @@ def _sqlite(path: Path) -> Engine:
         raise StoreError(f"cannot create the store: {problem.strerror}", at=str(path.parent), try_=_ELSEWHERE) from None
     if is_read_only(path):
         return _sqlite_to_read(path)
-    engine = create_engine(
-        f"sqlite:///{path}", connect_args={"timeout": _BUSY_MS / 1000}, pool_size=_POOL, max_overflow=2 * _POOL
-    )
+    engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": _BUSY_MS / 1000}, **_POOL)
     event.listen(engine, "connect", _on_connect)
     event.listen(engine, "begin", _on_begin)
     return engine
@@ -161,8 +156,7 @@ def _sqlite_to_read(path: Path) -> Engine:
     engine = create_engine(
         f"sqlite:///{path}",
         creator=lambda: sqlite3.connect(uri, uri=True, timeout=_BUSY_MS / 1000, check_same_thread=False),
-        pool_size=_POOL,
-        max_overflow=2 * _POOL,
+        **_POOL,
     )
     event.listen(engine, "connect", _on_connect_to_read)
     event.listen(engine, "begin", _on_begin)
@@ -196,8 +190,7 @@ def _by_url(location: str) -> Engine:
             url.set(drivername="postgresql+psycopg"),
             # A server that was restarted leaves dead connections behind: each is tried before it is used.
             pool_pre_ping=True,
-            pool_size=_POOL,
-            max_overflow=2 * _POOL,
+            **_POOL,
             pool_timeout=_POOL_WAIT_S,
             connect_args={"connect_timeout": _POOL_WAIT_S, "application_name": "assay"},
         )
@@ -207,7 +200,7 @@ def _by_url(location: str) -> Engine:
         ) from None
 
 
-def _migrate(engine: Engine, name: str) -> None:
+def _migrate(engine: Engine) -> None:
     """Bring the tables to the newest migration; the first of two processes does it, the second waits."""
     if engine.dialect.name == "sqlite" and _create(engine):
         return
@@ -226,7 +219,7 @@ def _migrate(engine: Engine, name: str) -> None:
     except CommandError as problem:
         raise StoreError(
             f"the store was written by another version of assay: {problem}",
-            at=name,
+            at=shown_name(engine),
             try_="update assay, or set another place with --store",
         ) from None
 
@@ -298,6 +291,7 @@ class _Writers:
 
 
 _writers: WeakKeyDictionary[Engine, _Writers] = WeakKeyDictionary()
+R = TypeVar("R")
 
 
 @contextmanager
@@ -309,7 +303,7 @@ def writing(engine: Engine) -> Iterator[Session]:
         UsageError: if it cannot hold a value that it was given.
     """
     writers = _writers_to(engine)
-    with _told(engine), writers.turn:
+    with _failures_in_words(engine), writers.turn:
         with Session(engine, expire_on_commit=False) as session, session.begin():
             yield session
         writers.commits += 1
@@ -322,23 +316,14 @@ def commits(engine: Engine) -> int:
 
 @contextmanager
 def reading(engine: Engine) -> Iterator[Session]:
-    """One transaction that changes nothing and waits for no writer.
-
-    Raises:
-        StoreError: if the database does not answer.
-        UsageError: if it cannot hold a value that it was given.
-    """
+    """One transaction that changes nothing and waits for no writer; raises as `writing` does."""
     bind = engine.execution_options(reading=True)
-    with _told(engine), Session(bind, expire_on_commit=False) as session, session.begin():
+    with _failures_in_words(engine), Session(bind, expire_on_commit=False) as session, session.begin():
         yield session
 
 
 def ahead_s(engine: Engine, clock: Clock) -> float:
-    """How far the clock of a database is ahead of this machine's; 0 for a SQLite file, which has none of its own.
-
-    Raises:
-        StoreError: if the database does not answer.
-    """
+    """How far the clock of a database is ahead of this machine's; 0 for a SQLite file, which has none of its own."""
     if engine.dialect.name != "postgresql":
         return 0.0
     with reading(engine) as session:
@@ -362,15 +347,14 @@ def insert_into(session: Session, table: type[DeclarativeBase]) -> Insert:
 
 
 def _writers_to(engine: Engine) -> _Writers:
-    known = _writers.get(engine)
-    if known is None:
-        turn = threading.Lock() if engine.dialect.name == "sqlite" else nullcontext()
-        known = _writers.setdefault(engine, _Writers(turn))
-    return known
+    if writers := _writers.get(engine):
+        return writers
+    turn = threading.Lock() if engine.dialect.name == "sqlite" else nullcontext()
+    return _writers.setdefault(engine, _Writers(turn))
 
 
 @contextmanager
-def _told(engine: Engine) -> Iterator[None]:
+def _failures_in_words(engine: Engine) -> Iterator[None]:
     try:
         yield
     except (DataError, UnicodeEncodeError, OverflowError) as problem:
@@ -379,6 +363,48 @@ def _told(engine: Engine) -> Iterator[None]:
     except SQLAlchemyError as problem:
         cause = problem.orig if isinstance(problem, DBAPIError) else problem
         raise StoreError(f"the store did not answer: {cause}", at=shown_name(engine), try_=_ELSEWHERE) from None
+
+
+class TableAccess:
+    """Base of what reads and writes tables; each public method is one short transaction."""
+
+    def __init__(self, engine: Engine, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._engine = engine
+        self._clock = clock
+
+    def _now(self) -> float:
+        return self._clock.utc().timestamp()
+
+    def _writing(self) -> AbstractContextManager[Session]:
+        return writing(self._engine)
+
+    def _reading(self) -> AbstractContextManager[Session]:
+        return reading(self._engine)
+
+    def _rows(self, query: Executable) -> Sequence[Any]:
+        with reading(self._engine) as session:
+            return session.execute(query).all()
+
+    def _scalars(self, query: Executable) -> Sequence[Any]:
+        """The first column of every row."""
+        with reading(self._engine) as session:
+            return session.scalars(query).all()
+
+    def _scalar(self, query: Executable) -> Any:  # noqa: ANN401  (whatever the column holds)
+        """The first column of the first row; None where there is no row."""
+        with reading(self._engine) as session:
+            return session.scalar(query)
+
+
+def record_from(kind: type[R], row: object, **given: object) -> R:
+    """A record (a dataclass) whose fields are the columns of a row of the same names, but for those that are given."""
+    columns = {field.name: getattr(row, field.name) for field in fields(kind) if field.name not in given}  # type: ignore[arg-type]
+    return kind(**columns, **given)
+
+
+def parts_of(values: Sequence[R], size: int = 500) -> Iterator[Sequence[R]]:
+    """Values in parts: databases take only so many in one question."""
+    return (values[start : start + size] for start in range(0, len(values), size))
 
 
 class WriteAheadLog:

@@ -7,9 +7,9 @@ import binascii
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
-from sqlalchemy import ColumnElement, Engine, Row, Select, String, Text, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Row, Select, String, Text, func, or_, select, tuple_
 from sqlalchemy import cast as sql_cast
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import InstrumentedAttribute, Session, defer
@@ -19,11 +19,9 @@ from sqlalchemy.sql.functions import GenericFunction
 
 from assay.documents import from_json
 from assay.errors import UsageError
-from assay.plan.job import Job
-from assay.plan.lifecycle import FINAL, State
+from assay.plan.job import FINAL, Job
 from assay.run.processes import is_alive
-from assay.store.database import reading
-from assay.store.fleet.transactions import unknown_campaign, unknown_job
+from assay.store.database import TableAccess, record_from
 from assay.store.records import CampaignSummary, JobDetail, JobSummary, StoredResult
 from assay.store.tables import AgentRow, CampaignRow, JobRow
 
@@ -43,12 +41,67 @@ class Page(Generic[T]):
     next: str | None = None
     """Cursor of the next page; None on the last one."""
 
+    def map(self, make: Callable[[T], R]) -> Page[R]:
+        """The same page of other things."""
+        return Page(tuple(map(make, self.items)), self.next)
 
-def page_of(rows: Sequence[R], limit: int, key: Callable[[R], tuple[object, ...]], make: Callable[[R], T]) -> Page[T]:
-    """Make a page of rows that were asked for with one more than fits."""
-    more = len(rows) > limit
-    shown = rows[:limit]
-    return Page(tuple(make(row) for row in shown), to_cursor(key(shown[-1])) if more else None)
+
+def page_query(
+    query: Select[*tuple[Any, ...]],
+    order: Sequence[InstrumentedAttribute[Any]],
+    cursor: str | None,
+    limit: int,
+    *,
+    newest_first: bool = False,
+) -> Select[*tuple[Any, ...]]:
+    """A query for one page, and one row more, in the order of some columns that tell rows apart."""
+    if cursor:
+        last = from_cursor(cursor, *(column.type.python_type for column in order))
+        here, there = (order[0], last[0]) if len(order) == 1 else (tuple_(*order), tuple_(*last))
+        query = query.where(here < there if newest_first else here > there)
+    return query.order_by(*_sorted(order, newest_first)).limit(bounded(limit) + 1)
+
+
+def _sorted(order: Sequence[InstrumentedAttribute[Any]], newest_first: bool) -> list[Any]:
+    return [column.desc() if newest_first else column.asc() for column in order]
+
+
+def page_of(rows: Sequence[Any], order: Sequence[InstrumentedAttribute[Any]], limit: int) -> Page[Any]:
+    """A page of the rows that `page_query` found."""
+    shown = tuple(rows[: bounded(limit)])
+    more = len(rows) > len(shown)
+    return Page(shown, to_cursor(tuple(getattr(shown[-1], column.key) for column in order)) if more else None)
+
+
+def read_page(
+    session: Session,
+    query: Select[Any],
+    order: Sequence[InstrumentedAttribute[Any]],
+    cursor: str | None,
+    limit: int,
+    *,
+    newest_first: bool = False,
+) -> Page[Any]:
+    """A page of the objects that a query is about."""
+    rows = session.scalars(page_query(query, order, cursor, limit, newest_first=newest_first)).all()
+    return page_of(rows, order, limit)
+
+
+def find_by_beginning(session: Session, table: type[Any], reference: str, name: str, unknown: UsageError) -> Any:  # noqa: ANN401
+    """The row whose id is, or alone begins with, a reference."""
+    begins = table.id.startswith(reference, autoescape=True)
+    rows = session.scalars(select(table).where(begins).order_by(table.id).limit(5)).all()
+    if not rows or not reference:
+        raise unknown
+    if len(rows) > 1:
+        raise ambiguous(reference, name, [row.id for row in rows])
+    return rows[0]
+
+
+def ambiguous(reference: str, name: str, ids: Sequence[str]) -> UsageError:
+    return UsageError(
+        f"{reference!r} begins several {name}: {', '.join(ids)}", code="ambiguous", try_="give more of the id"
+    )
 
 
 def bounded(limit: int) -> int:
@@ -131,11 +184,8 @@ class JobFilter:
     verdict: str = ""
 
 
-class Listing:
+class Listing(TableAccess):
     """Reading the store in lists."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
 
     def campaigns(
         self,
@@ -151,33 +201,23 @@ class Listing:
 
         Args:
             text: part of the id, the benchmark's name, who submitted it, or a label.
-
-        Raises:
-            UsageError: `cursor` if it is not one of this list.
         """
+        equal = ((CampaignRow.state, state), (CampaignRow.benchmark, benchmark), (CampaignRow.origin, origin))
         query = select(CampaignRow).options(defer(CampaignRow.document))
-        query = query.where(*_campaigns_like(state, benchmark, text, origin))
-        if cursor:
-            before = tuple_(*from_cursor(cursor, str, str))
-            query = query.where(tuple_(CampaignRow.created_at, CampaignRow.id) < before)
-        query = query.order_by(CampaignRow.created_at.desc(), CampaignRow.id.desc()).limit(bounded(limit) + 1)
-        with reading(self._engine) as session:
-            rows = session.scalars(query).all()
-            counts = count_jobs(session, [row.id for row in rows])
-        return page_of(
-            rows,
-            bounded(limit),
-            lambda row: (row.created_at, row.id),
-            lambda row: campaign_summary(row, counts.get(row.id, {})),
-        )
+        query = query.where(*(column == value for column, value in equal if value))
+        if text:
+            labels = sql_cast(CampaignRow.labels, String)
+            columns = (CampaignRow.id, CampaignRow.benchmark, CampaignRow.submitted_by, labels)
+            query = query.where(or_(*(column.icontains(text, autoescape=True) for column in columns)))
+        order = (CampaignRow.created_at, CampaignRow.id)
+        with self._reading() as session:
+            page = read_page(session, query, order, cursor, limit, newest_first=True)
+            counts = count_jobs(session, [row.id for row in page.items])
+        return page.map(lambda row: campaign_summary(row, counts.get(row.id, {})))
 
     def campaign(self, campaign: str) -> CampaignSummary:
-        """One campaign.
-
-        Raises:
-            UsageError: `unknown-campaign` if there is none.
-        """
-        with reading(self._engine) as session:
+        """One campaign."""
+        with self._reading() as session:
             row = session.get(CampaignRow, campaign, options=[defer(CampaignRow.document)])
             if row is None:
                 raise unknown_campaign(campaign)
@@ -185,83 +225,67 @@ class Listing:
 
     def campaign_document(self, campaign: str) -> dict[str, Any]:
         """The benchmark file of a campaign, as it was read."""
-        with reading(self._engine) as session:
-            row = session.get(CampaignRow, campaign)
-            if row is None:
-                raise unknown_campaign(campaign)
-            return row.document
+        document: dict[str, Any] | None = self._scalar(select(CampaignRow.document).where(CampaignRow.id == campaign))
+        if document is None:
+            raise unknown_campaign(campaign)
+        return document
 
     def jobs(self, which: JobFilter | None = None, *, cursor: str | None = None, limit: int = 50) -> Page[JobSummary]:
-        """Jobs: of one campaign in the order of its matrix, else the newest first.
-
-        Raises:
-            UsageError: `cursor` if it is not one of this list.
-        """
-        wanted = which or JobFilter()
-        with reading(self._engine) as session:
-            rows = _page(session, job_rows(), wanted, cursor, bounded(limit))
-        return page_of(rows, bounded(limit), _key(wanted), job_summary)
+        """Jobs: of one campaign in the order of its matrix, else the newest first."""
+        with self._reading() as session:
+            return _page_of_jobs(session, job_rows(), which or JobFilter(), cursor, limit).map(job_summary)
 
     def results(
         self, which: JobFilter | None = None, *, cursor: str | None = None, limit: int = 50
     ) -> Page[StoredResult]:
-        """Jobs that left a result, with their documents, in the order of `jobs`.
-
-        Raises:
-            UsageError: `cursor` if it is not one of this list.
-        """
-        wanted = which or JobFilter()
-        left_one = JobRow.result.is_not(None)
-        with reading(self._engine) as session:
-            rows = _page(session, job_rows(JobRow.result), wanted, cursor, bounded(limit), left_one)
-        return page_of(rows, bounded(limit), _key(wanted), lambda row: StoredResult(job_summary(row), row.result))
+        """Jobs that left a result, with their documents, in the order of `jobs`."""
+        query, left_one = job_rows(JobRow.result), JobRow.result.is_not(None)
+        with self._reading() as session:
+            page = _page_of_jobs(session, query, which or JobFilter(), cursor, limit, left_one)
+        return page.map(lambda row: StoredResult(job_summary(row), row.result))
 
     def counts(self) -> dict[str, dict[str, int]]:
         """How many `jobs`, `agents` and `campaigns` there are in each state."""
         tables = {"jobs": JobRow.state, "agents": AgentRow.state, "campaigns": CampaignRow.state}
-        with reading(self._engine) as session:
+        with self._reading() as session:
             return {
                 name: dict(session.execute(select(state, func.count()).group_by(state)).all())
                 for name, state in tables.items()
             }
 
     def job(self, job_id: str) -> JobDetail:
-        """One job with its documents.
-
-        Raises:
-            UsageError: `unknown-job` if there is none.
-        """
-        query = job_rows(JobRow.document, JobRow.result).where(JobRow.id == job_id)
-        with reading(self._engine) as session:
-            row = session.execute(query).one_or_none()
-        if row is None:
+        """One job with its documents."""
+        rows = self._rows(job_rows(JobRow.document, JobRow.result).where(JobRow.id == job_id))
+        if not rows:
             raise unknown_job(job_id)
+        row = rows[0]
         return JobDetail(job_summary(row), from_json(Job, row.document, source=job_id), row.result)
+
+
+def unknown_job(job_id: str) -> UsageError:
+    return UsageError(
+        f"no job {job_id!r} in the store", code="unknown-job", try_="`assay jobs list` shows what is there"
+    )
+
+
+def unknown_campaign(campaign: str) -> UsageError:
+    return UsageError(
+        f"no campaign {campaign!r} in the store",
+        code="unknown-campaign",
+        try_="`assay campaigns list` shows what is there",
+    )
 
 
 def campaign_summary(row: CampaignRow, counts: Mapping[str, int]) -> CampaignSummary:
     """A campaign's row as a line of a list."""
-    state = row.state
-    if state == "running" and row.engine == "local" and not has_owner(row):
-        state = "interrupted"
-    return CampaignSummary(
-        id=row.id,
-        benchmark=row.benchmark,
-        state=state,
-        created_at=row.created_at,
-        completed_at=row.completed_at,
+    orphaned = row.state == "running" and row.engine == "local" and not has_owner(row)
+    return record_from(
+        CampaignSummary,
+        row,
+        state="interrupted" if orphaned else row.state,
         jobs=sum(counts.values()),
-        jobs_ended=sum(counts.get(one, 0) for one in FINAL),
-        labels=row.labels,
+        jobs_ended=sum(counts.get(state, 0) for state in FINAL),
         counts=dict(counts),
-        engine=row.engine,
-        priority=row.priority,
-        submitted_by=row.submitted_by,
-        deadline=row.deadline,
-        unplaceable=row.unplaceable,
-        spread=row.spread,
-        origin=row.origin,
-        version=row.version,
     )
 
 
@@ -272,26 +296,8 @@ def has_owner(row: CampaignRow) -> bool:
 
 def job_summary(row: Row[Any]) -> JobSummary:
     """A job's row as a line of a list."""
-    return JobSummary(
-        id=row.id,
-        campaign=row.campaign_id,
-        benchmark=row.benchmark,
-        index=row.position,
-        label=row.label,
-        state=cast("State", row.state),
-        verdict=row.verdict,
-        agent=row.agent_id,
-        agent_name=row.agent_name,
-        fence=row.fence,
-        submitted_at=row.submitted_at,
-        started_at=row.started_at,
-        ended_at=row.ended_at,
-        reason=row.reason,
-        progress=row.progress,
-        lost=row.lost,
-        not_before=row.not_before,
-        point=json.loads(row.point) if row.point else {},
-    )
+    point = json.loads(row.point) if row.point else {}
+    return record_from(JobSummary, row, campaign=row.campaign_id, index=row.position, agent=row.agent_id, point=point)
 
 
 def count_jobs(session: Session, campaigns: list[str]) -> dict[str, dict[str, int]]:
@@ -303,42 +309,23 @@ def count_jobs(session: Session, campaigns: list[str]) -> dict[str, dict[str, in
     return found
 
 
-def _campaigns_like(state: str, benchmark: str, text: str, origin: str) -> list[ColumnElement[bool]]:
-    found: list[ColumnElement[bool]] = []
-    if state:
-        found.append(CampaignRow.state == state)
-    if benchmark:
-        found.append(CampaignRow.benchmark == benchmark)
-    if origin:
-        found.append(CampaignRow.origin == origin)
-    if text:
-        columns = (
-            CampaignRow.id,
-            CampaignRow.benchmark,
-            CampaignRow.submitted_by,
-            sql_cast(CampaignRow.labels, String),
-        )
-        found.append(or_(*(column.icontains(text, autoescape=True) for column in columns)))
-    return found
-
-
 def _conditions(session: Session, wanted: JobFilter) -> list[ColumnElement[bool]]:
     equal = ((JobRow.state, wanted.state), (JobRow.verdict, wanted.verdict), (JobRow.campaign_id, wanted.campaign))
-    found: list[ColumnElement[bool]] = [column == value for column, value in equal if value]
+    conditions: list[ColumnElement[bool]] = [column == value for column, value in equal if value]
     if wanted.benchmark:
-        found.append(_of_benchmark(session, wanted.benchmark))
+        conditions.append(_of_benchmark(session, wanted.benchmark))
     if wanted.agent:
         # Asked first: a choice between a value and a question keeps databases from using an index.
         named = session.scalars(select(AgentRow.id).where(AgentRow.name == wanted.agent)).all()
-        found.append(JobRow.agent_id.in_([wanted.agent, *named]))
+        conditions.append(JobRow.agent_id.in_([wanted.agent, *named]))
     if wanted.text:
-        of_campaign = (
-            column.icontains(wanted.text, autoescape=True) for column in (CampaignRow.id, CampaignRow.benchmark)
+        label, campaign, benchmark = (
+            column.icontains(wanted.text, autoescape=True)
+            for column in (JobRow.label, CampaignRow.id, CampaignRow.benchmark)
         )
-        campaigns = select(CampaignRow.id).where(or_(*of_campaign))
-        label = JobRow.label.icontains(wanted.text, autoescape=True)
-        found.append(or_(label, JobRow.id == wanted.text, JobRow.campaign_id.in_(campaigns)))
-    return found
+        campaigns = select(CampaignRow.id).where(or_(campaign, benchmark))
+        conditions.append(or_(label, JobRow.id == wanted.text, JobRow.campaign_id.in_(campaigns)))
+    return conditions
 
 
 def _of_benchmark(session: Session, benchmark: str) -> ColumnElement[bool]:
@@ -360,24 +347,14 @@ def job_rows(*more: InstrumentedAttribute[Any]) -> Select[Any]:
     )
 
 
-def _page(
+def _page_of_jobs(
     session: Session, query: Select[Any], wanted: JobFilter, cursor: str | None, limit: int, *more: ColumnElement[bool]
-) -> Sequence[Row[Any]]:
+) -> Page[Row[Any]]:
     """One page of jobs: which ones is answered from indexes, and only those are read."""
-    order = _order(wanted)
-    conditions = [*_conditions(session, wanted), *more]
-    if cursor and wanted.campaign:
-        conditions.append(JobRow.position > from_cursor(cursor, int)[0])
-    elif cursor:
-        conditions.append(tuple_(JobRow.submitted_at, JobRow.id) < tuple_(*from_cursor(cursor, float, str)))
-    these = select(JobRow.id).where(*conditions).order_by(*order).limit(limit + 1)
-    return session.execute(query.where(JobRow.id.in_(these)).order_by(*order)).all()
-
-
-def _order(wanted: JobFilter) -> tuple[ColumnElement[Any], ...]:
-    newest = (JobRow.submitted_at.desc(), JobRow.id.desc())
-    return (JobRow.position.asc(),) if wanted.campaign else newest
-
-
-def _key(wanted: JobFilter) -> Any:  # noqa: ANN401  (a function of a row)
-    return (lambda row: (row.position,)) if wanted.campaign else (lambda row: (row.submitted_at, row.id))
+    order = (JobRow.position,) if wanted.campaign else (JobRow.submitted_at, JobRow.id)
+    newest_first = not wanted.campaign
+    these = page_query(
+        select(JobRow.id).where(*_conditions(session, wanted), *more), order, cursor, limit, newest_first=newest_first
+    )
+    rows = session.execute(query.where(JobRow.id.in_(these)).order_by(*_sorted(order, newest_first))).all()
+    return page_of(rows, order, limit)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from typing import Any, Literal, cast
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Engine, and_, func, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
 from assay.clock import Clock
 from assay.errors import UsageError
-from assay.store.database import insert_into, reading, writing
+from assay.store.database import TableAccess, insert_into, reading, record_from
 from assay.store.tables import AlertRow, NoticeRow
 
 NoticeState = Literal["waiting", "sending", "sent", "given-up"]
@@ -24,7 +24,6 @@ _OPEN_STATES = ("waiting", "sending")
 _LONGEST_ERROR = 1000
 # A notice that is due for so long is not being looked at by anybody.
 _NOBODY_S = 3600.0
-_OPEN = ("waiting", "sending")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,52 +86,41 @@ def wait_s(policy: NoticePolicy, attempts: int, chance: float) -> float:
 def put_in(session: Session, notices: Iterable[NewNotice], now: float) -> int:
     """Keep notices as part of a transaction, such as the one that opens their alert; return how many are new."""
     count = 0
-    for one in notices:
-        wish = insert_into(session, NoticeRow).values(
-            key=one.key,
-            channel=one.channel,
-            alert_id=one.alert,
-            state="waiting",
-            attempts=0,
-            created_at=now,
-            not_before=now if one.not_before is None else max(one.not_before, now),
-            document=one.document,
-            error="",
-        )
-        added = session.execute(wish.on_conflict_do_nothing(index_elements=["key"]).returning(NoticeRow.id))
-        count += added.scalar_one_or_none() is not None
+    fresh = {"state": "waiting", "attempts": 0, "created_at": now, "error": ""}
+    for notice in notices:
+        values = asdict(notice)
+        values |= {"alert_id": values.pop("alert"), "not_before": max(notice.not_before or now, now), **fresh}
+        added = insert_into(session, NoticeRow).values(**values).on_conflict_do_nothing(index_elements=["key"])
+        count += session.scalar(added.returning(NoticeRow.id)) is not None
     return count
 
 
-class Notices:
+class Notices(TableAccess):
     """What has to be sent, what was, and what could not be."""
 
     def __init__(
         self, engine: Engine, clock: Clock, policy: NoticePolicy | None = None, seed: int | None = None
     ) -> None:
-        self._engine = engine
-        self._clock = clock
+        super().__init__(engine, clock)
         self.policy = policy or NoticePolicy()
         self._random = random.Random(seed)  # noqa: S311  (spreads retries; nothing secret)
 
     def put(self, notices: Iterable[NewNotice]) -> int:
         """Keep notices; those whose key is known are left as they are. Return how many are new."""
-        with writing(self._engine) as session:
+        with self._writing() as session:
             return put_in(session, notices, self._now())
 
     # Sending
 
     def due(self) -> tuple[str, ...]:
         """The channels for which something can be sent now."""
-        with reading(self._engine) as session:
-            return tuple(
-                session.scalars(select(NoticeRow.channel).where(_is_due(self._now()), ~_follows_another()).distinct())
-            )
+        query = select(NoticeRow.channel).where(_is_due(self._now()), ~_follows_another())
+        return tuple(self._scalars(query.distinct()))
 
     def take(self, channel: str) -> Notice | None:
         """Take the oldest notice for a channel that is due, for the length of a lease; None when there is none."""
         now = self._now()
-        with writing(self._engine) as session:
+        with self._writing() as session:
             row = session.scalars(
                 select(NoticeRow)
                 .where(NoticeRow.channel == channel, _is_due(now), ~_follows_another())
@@ -189,7 +177,7 @@ class Notices:
         mine = and_(NoticeRow.channel == EVERY_CHANNEL, NoticeRow.state == "waiting", NoticeRow.not_before <= now)
         if not channels or not self._any(mine):
             return 0
-        with writing(self._engine) as session:
+        with self._writing() as session:
             rows = session.scalars(
                 select(NoticeRow).where(mine).order_by(NoticeRow.id).with_for_update(skip_locked=True)
             ).all()
@@ -215,7 +203,7 @@ class Notices:
         old = and_(nobody, NoticeRow.channel.not_in(channels), NoticeRow.created_at < now - self.policy.give_up_after_s)
         if not self._any(old):
             return ()
-        with writing(self._engine) as session:
+        with self._writing() as session:
             rows = session.scalars(select(NoticeRow).where(old).with_for_update(skip_locked=True)).all()
             for row in rows:
                 row.state, row.error = "given-up", f"no server has a channel named {row.channel!r}"
@@ -227,7 +215,7 @@ class Notices:
         Raises:
             UsageError: `unknown-notice` if there is none, `lifecycle` if it was not given up.
         """
-        with writing(self._engine) as session:
+        with self._writing() as session:
             row = session.get(NoticeRow, notice_id, with_for_update=True)
             if row is None:
                 raise UsageError(f"no notice {notice_id}", code="unknown-notice")
@@ -245,19 +233,13 @@ class Notices:
         """The newest notices, of one alert or in one state if asked."""
         wanted = [NoticeRow.alert_id == alert] if alert is not None else []
         wanted += [NoticeRow.state == state] if state is not None else []
-        with reading(self._engine) as session:
-            return tuple(
-                map(
-                    _notice,
-                    session.scalars(select(NoticeRow).where(*wanted).order_by(NoticeRow.id.desc()).limit(limit)),
-                )
-            )
+        query = select(NoticeRow).where(*wanted).order_by(NoticeRow.id.desc()).limit(limit)
+        return tuple(map(_notice, self._scalars(query)))
 
     def unclaimed(self, channels: Collection[str]) -> tuple[str, ...]:
         """Names of channels for which something waits and that are none of these."""
         waits = and_(NoticeRow.state == "waiting", NoticeRow.channel.not_in([*channels, EVERY_CHANNEL]))
-        with reading(self._engine) as session:
-            return tuple(session.scalars(select(NoticeRow.channel).where(waits).distinct().order_by(NoticeRow.channel)))
+        return tuple(self._scalars(select(NoticeRow.channel).where(waits).distinct().order_by(NoticeRow.channel)))
 
     def standing(self, channel: str, states: Collection[str]) -> tuple[Notice, ...]:
         """The last notice that a channel was sent about each alert that is in one of some states."""
@@ -266,28 +248,19 @@ class Notices:
             .where(NoticeRow.channel == channel, NoticeRow.state == "sent")
             .group_by(NoticeRow.alert_id)
         )
-        with reading(self._engine) as session:
-            rows = session.scalars(
-                select(NoticeRow)
-                .join(AlertRow, AlertRow.id == NoticeRow.alert_id)
-                .where(NoticeRow.id.in_(newest), AlertRow.state.in_(states))
-                .order_by(NoticeRow.id)
-            )
-            return tuple(map(_notice, rows))
+        query = select(NoticeRow).join(AlertRow, AlertRow.id == NoticeRow.alert_id)
+        query = query.where(NoticeRow.id.in_(newest), AlertRow.state.in_(states))
+        return tuple(map(_notice, self._scalars(query.order_by(NoticeRow.id))))
 
     def _change(self, which: ColumnElement[bool], **values: object) -> bool:
-        with writing(self._engine) as session:
+        with self._writing() as session:
             done: Any = session.execute(
                 update(NoticeRow).where(which).values(**values), execution_options={"synchronize_session": False}
             )
             return bool(done.rowcount)
 
     def _any(self, which: ColumnElement[bool]) -> bool:
-        with reading(self._engine) as session:
-            return session.scalars(select(NoticeRow.id).where(which).limit(1)).first() is not None
-
-    def _now(self) -> float:
-        return self._clock.utc().timestamp()
+        return self._scalar(select(NoticeRow.id).where(which).limit(1)) is not None
 
 
 def _is_due(now: float) -> ColumnElement[bool]:
@@ -315,19 +288,7 @@ def _held(taken: Notice) -> ColumnElement[bool]:
 
 
 def _notice(row: NoticeRow) -> Notice:
-    return Notice(
-        row.id,
-        row.key,
-        row.channel,
-        row.alert_id,
-        cast("NoticeState", row.state),
-        row.attempts,
-        row.not_before,
-        row.created_at,
-        row.sent_at,
-        row.error,
-        row.document,
-    )
+    return record_from(Notice, row, alert=row.alert_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,9 +309,8 @@ def channel_status(engine: Engine, names: Collection[str]) -> dict[str, ChannelS
         .where(of_these, NoticeRow.state == "sent")
         .group_by(NoticeRow.channel)
     )
-    waits = (
-        select(NoticeRow.channel, func.count()).where(of_these, NoticeRow.state.in_(_OPEN)).group_by(NoticeRow.channel)
-    )
+    waits = select(NoticeRow.channel, func.count()).where(of_these, NoticeRow.state.in_(_OPEN_STATES))
+    waits = waits.group_by(NoticeRow.channel)
     failed = (
         select(func.max(NoticeRow.id))
         .where(of_these, NoticeRow.state != "sent", NoticeRow.error != "")

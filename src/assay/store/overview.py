@@ -1,19 +1,20 @@
-"""Questions about everything at once: counts, what ended or failed last, and what rules about time need to know."""
+"""Questions about everything at once: counts, what ended or failed last, what rules about time and headlines need."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, case, func, select
+from sqlalchemy import ColumnElement, case, func, select, tuple_
 from sqlalchemy.orm import defer
 
 from assay.clock import SYSTEM_CLOCK
-from assay.store.database import reading
+from assay.store.database import TableAccess
 from assay.store.fleet.transactions import JobHistory
-from assay.store.listing import campaign_summary, count_jobs, job_rows, job_summary
+from assay.store.listing import campaign_summary, count_jobs, job_rows, job_summary, json_part
 from assay.store.records import CampaignSummary, JobSummary
+from assay.store.series import SeriesRecord, series_record
 from assay.store.tables import AgentRow, AlertRow, CampaignRow, FindingRow, JobRow, PointRow, SeriesRow
 
 _ENDED = ("done", "partial", "failed", "cancelled", "interrupted")
@@ -56,16 +57,13 @@ class Counts:
     """Open ones."""
 
 
-class OverviewReader:
+class OverviewReader(TableAccess):
     """Reading how things stand."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
 
     def counts(self) -> Counts:
         """How many campaigns there are, and what is open of the rest."""
         jobs = select(JobRow.state, func.count()).where(JobRow.state.in_(("pending", "running")))
-        with reading(self._engine) as session:
+        with self._reading() as session:
             states = {state: count for state, count in session.execute(jobs.group_by(JobRow.state))}  # noqa: C416
             return Counts(
                 campaigns=session.scalar(select(func.count()).select_from(CampaignRow)) or 0,
@@ -79,15 +77,14 @@ class OverviewReader:
         healthy = (AgentRow.state != "faulty") & ~silent
         busy = AgentRow.state.in_(("busy", "cleanup")) & ~silent
         each = (func.sum(case((one, 1), else_=0)) for one in (healthy, busy, AgentRow.draining, silent))
-        with reading(self._engine) as session:
-            row = session.execute(select(func.count(), *each).select_from(AgentRow)).one()
+        (row,) = self._rows(select(func.count(), *each).select_from(AgentRow))
         return FleetHealth(*(int(number or 0) for number in row))
 
     def ended(self, limit: int) -> tuple[CampaignSummary, ...]:
         """The newest campaigns that do not run any more."""
         query = select(CampaignRow).options(defer(CampaignRow.document)).where(CampaignRow.state.in_(_ENDED))
         query = query.order_by(CampaignRow.created_at.desc(), CampaignRow.id.desc()).limit(limit)
-        with reading(self._engine) as session:
+        with self._reading() as session:
             rows = session.scalars(query).all()
             counts = count_jobs(session, [row.id for row in rows])
             return tuple(campaign_summary(row, counts.get(row.id, {})) for row in rows)
@@ -97,9 +94,7 @@ class OverviewReader:
         order = (JobRow.ended_at.desc(), JobRow.id.desc())
         these = select(JobRow.id).where(JobRow.state.in_(_FAILED), JobRow.ended_at >= since)
         these = these.order_by(*order).limit(limit)
-        with reading(self._engine) as session:
-            rows = session.execute(job_rows().where(JobRow.id.in_(these)).order_by(*order)).all()
-        return tuple(map(job_summary, rows))
+        return tuple(map(job_summary, self._rows(job_rows().where(JobRow.id.in_(these)).order_by(*order))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +132,8 @@ class CampaignFile:
     document: Mapping[str, Any]
 
 
-class ActivityReader:
+class ActivityReader(TableAccess):
     """Reading what time-driven rules are about."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
 
     def last_results(self) -> dict[str, float]:
         """Benchmark → time of its newest result that has a value."""
@@ -154,16 +146,14 @@ class ActivityReader:
             .scalar_subquery()
         )
         query = select(SeriesRow.benchmark, func.max(newest)).group_by(SeriesRow.benchmark)
-        with reading(self._engine) as session:
-            return {benchmark: at for benchmark, at in session.execute(query) if at is not None}
+        return {benchmark: at for benchmark, at in self._rows(query) if at is not None}
 
     def lost_agents(self, before: float) -> tuple[LostAgent, ...]:
         """Agents that were last heard of before a moment; one that was told to drain may go."""
         query = select(AgentRow.id, AgentRow.name, AgentRow.last_seen).where(
             AgentRow.last_seen < before, AgentRow.draining.is_(False)
         )
-        with reading(self._engine) as session:
-            return tuple(LostAgent(*row) for row in session.execute(query.order_by(AgentRow.name, AgentRow.id)))
+        return tuple(LostAgent(*row) for row in self._rows(query.order_by(AgentRow.name, AgentRow.id)))
 
     def newest_event(self) -> int:
         """Number of the newest line in the history of jobs."""
@@ -190,8 +180,7 @@ class ActivityReader:
 
     def handed_in(self, campaign: str) -> CampaignFile | None:
         """The file of a campaign; None when there is no such campaign."""
-        found = self._files(CampaignRow.id == campaign)
-        return found[0] if found else None
+        return next(iter(self._files(CampaignRow.id == campaign)), None)
 
     def newest_files(self) -> tuple[CampaignFile, ...]:
         """Of each benchmark, the file of its newest campaign; the oldest first."""
@@ -207,13 +196,82 @@ class ActivityReader:
         query = select(JobRow.id, CampaignRow.benchmark, JobRow.label).join(
             CampaignRow, CampaignRow.id == JobRow.campaign_id
         )
-        with reading(self._engine) as session:
-            rows = session.execute(query.where(JobRow.id.in_(jobs)))
-            return {job: (benchmark, label) for job, benchmark, label in rows}
+        rows = self._rows(query.where(JobRow.id.in_(jobs)))
+        return {job: (benchmark, label) for job, benchmark, label in rows}
 
     def _files(self, which: ColumnElement[bool]) -> tuple[CampaignFile, ...]:
         columns = (CampaignRow.benchmark, CampaignRow.created_at, CampaignRow.engine, CampaignRow.document)
-        query = select(*columns).where(which)
-        with reading(self._engine) as session:
-            rows = session.execute(query.order_by(CampaignRow.created_at, CampaignRow.id))
-            return tuple(CampaignFile(*row) for row in rows)
+        query = select(*columns).where(which).order_by(CampaignRow.created_at, CampaignRow.id)
+        return tuple(CampaignFile(*row) for row in self._rows(query))
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesName:
+    """A metric that a benchmark has series of."""
+
+    benchmark: str
+    metric: str
+    checked: int
+    """Points that the last check of its longest series has seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewestPoint:
+    """One of the newest points of a series."""
+
+    at: float
+    value: float | None
+    standard_error: float | None
+    verdict: str
+    job: str | None
+
+
+class HeadlineRows(TableAccess):
+    """Reading what headlines are made of."""
+
+    def names(self, benchmarks: Sequence[str]) -> tuple[SeriesName, ...]:
+        query = select(SeriesRow.benchmark, SeriesRow.metric, func.max(SeriesRow.checked))
+        query = query.where(SeriesRow.benchmark.in_(benchmarks)).group_by(SeriesRow.benchmark, SeriesRow.metric)
+        return tuple(SeriesName(*row) for row in self._rows(query))
+
+    def longest(self, metrics: Sequence[tuple[str, str]]) -> dict[str, SeriesRecord]:
+        """Of the series of a metric the one that had most points when it was last checked, by benchmark."""
+        longest_first = (SeriesRow.checked.desc(), SeriesRow.id)
+        rank = func.row_number().over(partition_by=SeriesRow.benchmark, order_by=longest_first)
+        these = tuple_(SeriesRow.benchmark, SeriesRow.metric).in_(list(metrics))
+        ranked = select(SeriesRow.id, rank.label("rank")).where(these).subquery()
+        first = select(ranked.c.id).where(ranked.c.rank == 1)
+        rows = self._scalars(select(SeriesRow).where(SeriesRow.id.in_(first)))
+        return {row.benchmark: series_record(row) for row in rows}
+
+    def newest(self, series: Sequence[str], limit: int) -> dict[str, tuple[NewestPoint, ...]]:
+        """The newest points of each series, the oldest of them first."""
+        columns = (PointRow.at, PointRow.value, PointRow.standard_error, PointRow.verdict, PointRow.job_id)
+        order = (PointRow.at.desc(), PointRow.id.desc())
+        found: dict[str, tuple[NewestPoint, ...]] = {}
+        with self._reading() as session:
+            for name in series:  # one by one: each reads so many entries of an index, however long the series is
+                query = select(*columns).where(PointRow.series_id == name).order_by(*order).limit(limit)
+                found[name] = tuple(NewestPoint(*row) for row in session.execute(query))[::-1]
+        return found
+
+    def newest_campaigns(self, benchmarks: Sequence[str]) -> dict[str, str]:
+        last = select(CampaignRow.benchmark, func.max(CampaignRow.created_at))
+        last = last.where(CampaignRow.benchmark.in_(benchmarks)).group_by(CampaignRow.benchmark)
+        with self._reading() as session:
+            moments = [tuple(row) for row in session.execute(last)]
+            these = tuple_(CampaignRow.benchmark, CampaignRow.created_at).in_(moments)
+            rows = session.execute(select(CampaignRow.benchmark, CampaignRow.id).where(these).order_by(CampaignRow.id))
+            return {benchmark: campaign for benchmark, campaign in rows}  # noqa: C416  (rows are no pairs to a type checker)
+
+    def documents(self, campaigns: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """The benchmark files of campaigns."""
+        query = select(CampaignRow.id, CampaignRow.document).where(CampaignRow.id.in_(campaigns))
+        return dict(self._rows(query))
+
+    def metrics(self, jobs: Iterable[str | None]) -> dict[str, str]:
+        """The metrics of the results of jobs, as JSON text."""
+        wanted = [job for job in jobs if job]
+        query = select(JobRow.id, json_part(JobRow.result, "metrics").label("metrics"))
+        query = query.where(JobRow.id.in_(wanted), JobRow.result.is_not(None))
+        return {row.id: row.metrics or "" for row in self._rows(query)}

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from datetime import date as Date  # noqa: N812  (a field is called date)
 from fnmatch import fnmatchcase
 
-from sqlalchemy import Engine, select
+from sqlalchemy import select
 
-from assay.clock import Clock
 from assay.errors import UsageError
-from assay.store.database import insert_into, reading, writing
+from assay.store.database import TableAccess, insert_into, record_from
 from assay.store.tables import PriceRow
 
 _LONGEST_NAME = 200
@@ -35,28 +34,19 @@ class PriceRecord:
     changed_at: float
 
 
-class Prices:
+class Prices(TableAccess):
     """Keeping, reading and removing prices."""
 
-    def __init__(self, engine: Engine, clock: Clock) -> None:
-        self._engine = engine
-        self._clock = clock
-
     def all(self) -> tuple[PriceRecord, ...]:
-        with reading(self._engine) as session:
-            return tuple(map(_price, session.scalars(select(PriceRow).order_by(PriceRow.machine).limit(_MOST))))
+        rows = self._scalars(select(PriceRow).order_by(PriceRow.machine).limit(_MOST))
+        return tuple(record_from(PriceRecord, row) for row in rows)
 
     def get(self, machine: str) -> PriceRecord:
-        """The price of one name or pattern, as it was given.
-
-        Raises:
-            UsageError: `unknown-price` if there is none.
-        """
-        with reading(self._engine) as session:
-            row = session.get(PriceRow, machine)
+        """The price of one name or pattern, as it was given."""
+        row = self._scalar(select(PriceRow).where(PriceRow.machine == machine))
         if row is None:
             raise _unknown(machine)
-        return _price(row)
+        return record_from(PriceRecord, row)
 
     def put(self, machine: str, per_hour: float, currency: str, date: str, *, by: str) -> PriceRecord:
         """Keep a price in place of the one before.
@@ -76,18 +66,14 @@ class Prices:
             "by": by[:_LONGEST_NAME],
             "changed_at": now.timestamp(),
         }
-        with writing(self._engine) as session:
+        with self._writing() as session:
             added = insert_into(session, PriceRow).values(machine=machine, **values)
             session.execute(added.on_conflict_do_update(index_elements=["machine"], set_=values))
-            return _price(session.get_one(PriceRow, machine, populate_existing=True))
+            return record_from(PriceRecord, session.get_one(PriceRow, machine, populate_existing=True))
 
     def remove(self, machine: str) -> None:
-        """Forget a price.
-
-        Raises:
-            UsageError: `unknown-price` if there is none.
-        """
-        with writing(self._engine) as session:
+        """Forget a price."""
+        with self._writing() as session:
             row = session.get(PriceRow, machine)
             if row is None:
                 raise _unknown(machine)
@@ -127,7 +113,3 @@ def _unknown(machine: str) -> UsageError:
     return UsageError(
         f"no price is known for {machine!r}", code="unknown-price", try_="`GET /api/v1/prices` lists what is there"
     )
-
-
-def _price(row: PriceRow) -> PriceRecord:
-    return PriceRecord(row.machine, row.per_hour, row.currency, row.date, row.by, row.changed_at)

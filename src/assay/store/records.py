@@ -9,8 +9,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from assay.place.needs import Profile
-from assay.plan.job import Job
-from assay.plan.lifecycle import State
+from assay.plan.job import Job, State
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,7 +213,7 @@ class References:
             return tuple(map(ResultReference, self._on_branch(reference, benchmark, but, most or 1)))
         if reference.startswith((_LABEL, _COMMIT)):
             find = self._labelled if reference.startswith(_LABEL) else self._measured_at
-            return tuple(ResultReference(one) for one in _first(find(reference, benchmark, but), most or 1))
+            return tuple(map(ResultReference, _first(find(reference, benchmark, but), most or 1)))
         name, job = _split_job(reference)
         try:
             return (ResultReference(self._index().find(name), job=job),)
@@ -315,12 +315,11 @@ class References:
         return next((commit for folder in folders if (commit := self._git(folder, revision))), "")
 
     def _repositories(self, benchmark: str) -> list[Path]:
-        return [self._repository] if self._repository else [*self._folders(benchmark), Path()]
-
-    def _folders(self, benchmark: str) -> list[Path]:
-        """Where the newest campaign has its benchmark file, if that is still there."""
+        if self._repository:
+            return [self._repository]
+        # Where the newest campaign has its benchmark file, if that is still there.
         base = self._index().base(benchmark)
-        return [Path(base)] if base and Path(base).is_dir() else []
+        return [*([Path(base)] if base and Path(base).is_dir() else []), Path()]
 
     def _unknown_commit(self, revision: str, commit: str, benchmark: str) -> NoSuchResultError:
         if not commit and not _HEX.match(revision.lower()):

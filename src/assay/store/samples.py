@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -13,6 +14,7 @@ from assay import files
 from assay.errors import StoreError, UsageError
 from assay.run.records import SamplePhase, SampleSet
 from assay.store.artefacts import ContentFiles, checked_digest
+from assay.store.location import cannot_write
 from assay.store.objects.backing import Kind
 
 if TYPE_CHECKING:
@@ -167,21 +169,24 @@ def _decoded(content: bytes, path: Path) -> tuple[SampleSet, ...]:
     return found
 
 
-def _content(path: Path) -> bytes:
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
     try:
-        return path.read_bytes()
+        yield
     except OSError as problem:
         raise StoreError(f"cannot read samples: {problem.strerror}", code="samples", at=str(path)) from None
+
+
+def _content(path: Path) -> bytes:
+    with _readable(path):
+        return path.read_bytes()
 
 
 def _ends(path: Path) -> tuple[bytes, bytes]:
-    try:
-        with path.open("rb") as file:
-            first = file.read(4)
-            file.seek(max(0, path.stat().st_size - 4))
-            return first, file.read(4)
-    except OSError as problem:
-        raise StoreError(f"cannot read samples: {problem.strerror}", code="samples", at=str(path)) from None
+    with _readable(path), path.open("rb") as file:
+        first = file.read(4)
+        file.seek(max(0, path.stat().st_size - 4))
+        return first, file.read(4)
 
 
 def _share(source: Path, path: Path) -> None:
@@ -202,13 +207,17 @@ def encode(sets: tuple[SampleSet, ...]) -> memoryview:
 
     pa, pq = arrow()
     numbers = np.arange(max(len(one.value) for one in sets), dtype=np.int64)
-    metrics, phases = (pa.array(names) for names in ([one.metric for one in sets], [one.phase for one in sets]))
     # Chunk by chunk: joined into one array each, a million requests would be in memory twice.
     codes = [np.full(len(one.value), index, dtype=np.int32) for index, one in enumerate(sets)]
+
+    def words(names: list[str]) -> Any:  # noqa: ANN401  (pyarrow is untyped)
+        distinct = pa.array(names)
+        return pa.chunked_array([pa.DictionaryArray.from_arrays(code, distinct) for code in codes])
+
     table = pa.table(
         {
-            "metric": pa.chunked_array([pa.DictionaryArray.from_arrays(one, metrics) for one in codes]),
-            "phase": pa.chunked_array([pa.DictionaryArray.from_arrays(one, phases) for one in codes]),
+            "metric": words([one.metric for one in sets]),
+            "phase": words([one.phase for one in sets]),
             "sample": pa.chunked_array([numbers[: len(one.value)] for one in sets]),
             "at_ns": pa.chunked_array([one.at_ns for one in sets]),
             "value": pa.chunked_array([one.value for one in sets]),
@@ -284,9 +293,4 @@ def write_whole(path: Path, content: bytes | memoryview) -> None:
     try:
         files.write_whole(path, content)
     except OSError as problem:
-        raise StoreError(
-            f"cannot write: {problem.strerror}",
-            code="disk",
-            at=str(path),
-            try_="free some space or set another place with --store",
-        ) from None
+        raise cannot_write(problem, path) from None

@@ -1,28 +1,26 @@
-"""Series and their points: records of what is watched over time, and their rows in the database."""
+"""Series, their points and the findings in them: what is watched over time, and its rows in the database."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, cast
 
 from pydantic import JsonValue
-from sqlalchemy import ColumnElement, Engine, Row, Select, String, func, insert, or_, select, tuple_
+from sqlalchemy import ColumnElement, Row, Select, String, func, insert, or_, select
 from sqlalchemy import cast as sql_cast
 from sqlalchemy.orm import Session
 
 from assay.errors import UsageError
 from assay.metrics import Better
-from assay.store.database import insert_into, reading, writing
-from assay.store.listing import Page, bounded, from_cursor, page_of
-from assay.store.tables import PointRow, SeriesRow
+from assay.store.database import TableAccess, insert_into, parts_of, record_from
+from assay.store.listing import Page, find_by_beginning, read_page
+from assay.store.tables import FindingRow, PointRow, SeriesRow
 
 FindingState = Literal["open", "expected", "gone"]
 Origin = Literal["results", "import"]
-# Databases take only so many values in one question.
-_AT_ONCE = 500
 _SHOWN: tuple[Any, ...] = (PointRow.series_id, PointRow.id, PointRow.value, PointRow.standard_error, PointRow.verdict)
 
 
@@ -148,17 +146,14 @@ class LastCheck:
     findings: tuple[StoredFinding, ...]
 
 
-class SeriesRows:
+class SeriesRows(TableAccess):
     """Series and points of one database."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
 
     # Writing
 
     def add(self, series: Sequence[SeriesRecord], points: Sequence[NewPoint]) -> None:
         """Keep points of results, and the series that are new; a job has one point in a series: its last result."""
-        with writing(self._engine) as session:
+        with self._writing() as session:
             _ensure(session, series)
             if points:
                 add = insert_into(session, PointRow)
@@ -173,7 +168,7 @@ class SeriesRows:
         file is imported.
         """
         ids = [one.id for one in series]
-        with writing(self._engine) as session:
+        with self._writing() as session:
             _ensure(session, series)
             # Whoever imports into the same series waits here, and then sees what was added.
             rows = select(SeriesRow).where(SeriesRow.id.in_(ids)).order_by(SeriesRow.id).with_for_update()
@@ -196,38 +191,23 @@ class SeriesRows:
     # Reading
 
     def metrics_of(self, benchmark: str) -> tuple[str, ...]:
-        query = select(SeriesRow.metric).where(SeriesRow.benchmark == benchmark).distinct().order_by(SeriesRow.metric)
-        with reading(self._engine) as session:
-            return tuple(session.scalars(query))
+        query = select(SeriesRow.metric).where(SeriesRow.benchmark == benchmark).distinct()
+        return tuple(self._scalars(query.order_by(SeriesRow.metric)))
 
     def existing(self, ids: Iterable[str]) -> set[str]:
-        with reading(self._engine) as session:
-            return set(session.scalars(select(SeriesRow.id).where(SeriesRow.id.in_(tuple(ids)))))
+        return set(self._scalars(select(SeriesRow.id).where(SeriesRow.id.in_(tuple(ids)))))
 
     def ids(self, which: SeriesFilter | None = None) -> tuple[str, ...]:
-        query = select(SeriesRow.id).where(*_like(which or SeriesFilter())).order_by(SeriesRow.id)
-        with reading(self._engine) as session:
-            return tuple(session.scalars(query))
+        query = select(SeriesRow.id).where(*_like(which or SeriesFilter()))
+        return tuple(self._scalars(query.order_by(SeriesRow.id)))
 
     def page(self, which: SeriesFilter, cursor: str | None, limit: int) -> Page[SeriesRecord]:
-        """Series by benchmark and metric.
-
-        Raises:
-            UsageError: `cursor` if it is not one of this list.
-        """
+        """Series by benchmark and metric."""
         order = (SeriesRow.benchmark, SeriesRow.metric, SeriesRow.id)
-        query = select(SeriesRow).where(*_like(which)).order_by(*order).limit(bounded(limit) + 1)
-        if cursor:
-            query = query.where(tuple_(*order) > tuple_(*from_cursor(cursor, str, str, str)))
-        with reading(self._engine) as session:
-            rows = session.scalars(query).all()
-            counts = _counts(session, [row.id for row in rows])
-        return page_of(
-            rows,
-            bounded(limit),
-            lambda row: (row.benchmark, row.metric, row.id),
-            lambda row: series_record(row, counts.get(row.id)),
-        )
+        with self._reading() as session:
+            page = read_page(session, select(SeriesRow).where(*_like(which)), order, cursor, limit)
+            counts = _counts(session, [row.id for row in page.items])
+        return page.map(lambda row: series_record(row, counts.get(row.id)))
 
     def find(self, reference: str) -> SeriesRecord:
         """One series, by its id or a unique beginning of it.
@@ -235,107 +215,65 @@ class SeriesRows:
         Raises:
             UsageError: `unknown-series` if there is none, `ambiguous` if there are several.
         """
-        begins = SeriesRow.id.startswith(reference, autoescape=True)
-        with reading(self._engine) as session:
-            rows = session.scalars(select(SeriesRow).where(begins).order_by(SeriesRow.id).limit(5)).all()
-            counts = _counts(session, [row.id for row in rows])
-        if not rows or not reference:
-            raise UsageError(
-                f"no series {reference!r} is there",
-                code="unknown-series",
-                try_="`assay series list` shows what is there",
-            )
-        if len(rows) > 1:
-            raise UsageError(
-                f"{reference!r} begins several series: {', '.join(row.id for row in rows)}",
-                code="ambiguous",
-                try_="give more of the id",
-            )
-        return series_record(rows[0], counts.get(rows[0].id))
+        unknown = UsageError(
+            f"no series {reference!r} is there", code="unknown-series", try_="`assay series list` shows what is there"
+        )
+        with self._reading() as session:
+            row = find_by_beginning(session, SeriesRow, reference, "series", unknown)
+            return series_record(row, _counts(session, [row.id]).get(row.id))
 
     def records(self, ids: Iterable[str]) -> dict[str, SeriesRecord]:
-        wanted = tuple(dict.fromkeys(ids))
-        found: dict[str, SeriesRecord] = {}
-        with reading(self._engine) as session:
-            for begin in range(0, len(wanted), _AT_ONCE):
-                part = wanted[begin : begin + _AT_ONCE]
+        records: dict[str, SeriesRecord] = {}
+        with self._reading() as session:
+            for part in parts_of(tuple(dict.fromkeys(ids))):
                 counts = _counts(session, part)
                 for row in session.scalars(select(SeriesRow).where(SeriesRow.id.in_(part))):
-                    found[row.id] = series_record(row, counts.get(row.id))
-        return found
+                    records[row.id] = series_record(row, counts.get(row.id))
+        return records
 
     def points(self, series: str, newest: int | None = None) -> tuple[Point, ...]:
         """The points of a series, oldest first."""
         query = select(PointRow).where(PointRow.series_id == series)
         if newest is None:
-            query = query.order_by(PointRow.at, PointRow.id)
-        else:
-            query = query.order_by(PointRow.at.desc(), PointRow.id.desc()).limit(newest)
-        with reading(self._engine) as session:
-            found = tuple(map(_point, session.scalars(query)))
-        return found if newest is None else found[::-1]
+            return tuple(map(_point, self._scalars(query.order_by(PointRow.at, PointRow.id))))
+        query = query.order_by(PointRow.at.desc(), PointRow.id.desc()).limit(newest)
+        return tuple(map(_point, self._scalars(query)))[::-1]
 
     def points_page(self, series: str, cursor: str | None, limit: int) -> Page[Point]:
-        """The points of a series, oldest first, a page at a time.
-
-        Raises:
-            UsageError: `cursor` if it is not one of this list.
-        """
+        """The points of a series, oldest first, a page at a time."""
         query = select(PointRow).where(PointRow.series_id == series)
-        if cursor:
-            query = query.where(tuple_(PointRow.at, PointRow.id) > tuple_(*from_cursor(cursor, float, int)))
-        query = query.order_by(PointRow.at, PointRow.id).limit(bounded(limit) + 1)
-        with reading(self._engine) as session:
-            rows = session.scalars(query).all()
-        return page_of(rows, bounded(limit), lambda row: (row.at, row.id), _point)
+        with self._reading() as session:
+            return read_page(session, query, (PointRow.at, PointRow.id), cursor, limit).map(_point)
 
     def points_by_id(self, ids: Iterable[int]) -> dict[int, Point]:
-        wanted = tuple(dict.fromkeys(ids))
-        found: dict[int, Point] = {}
-        with reading(self._engine) as session:
-            for begin in range(0, len(wanted), _AT_ONCE):
-                part = wanted[begin : begin + _AT_ONCE]
-                found |= {row.id: _point(row) for row in session.scalars(select(PointRow).where(PointRow.id.in_(part)))}
-        return found
+        points: dict[int, Point] = {}
+        with self._reading() as session:
+            for part in parts_of(tuple(dict.fromkeys(ids))):
+                rows = session.scalars(select(PointRow).where(PointRow.id.in_(part)))
+                points |= {row.id: _point(row) for row in rows}
+        return points
 
     def contexts(self, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
         """What was around some points, by their ids."""
-        with reading(self._engine) as session:
-            rows = session.execute(select(PointRow.id, PointRow.context).where(PointRow.id.in_(tuple(ids))))
-            return {row.id: row.context for row in rows}
+        return dict(self._rows(select(PointRow.id, PointRow.context).where(PointRow.id.in_(tuple(ids)))))
 
     def columns(self, series: Sequence[str], longest: int) -> dict[str, PointColumns]:
         """The points of many series in columns, without what was around them."""
-        found: dict[str, PointColumns] = {}
-        with reading(self._engine) as session:
-            for begin in range(0, len(series), _AT_ONCE):
-                part = tuple(series[begin : begin + _AT_ONCE])
+        columns: dict[str, PointColumns] = {}
+        with self._reading() as session:
+            for part in parts_of(series):
                 counts = {name: count for name, (count, _) in _counts(session, part).items()}
-                short = [one for one in part if counts.get(one, 0) <= longest]
-                found |= _columns(session, short)
-                for one in part:
-                    if counts.get(one, 0) > longest:
-                        found[one] = _newest(session, one, longest, counts[one])
-        return found
+                columns |= _columns(session, [name for name in part if counts.get(name, 0) <= longest])
+                for name in part:
+                    if counts.get(name, 0) > longest:
+                        columns[name] = _newest(session, name, longest, counts[name])
+        return columns
 
 
 def series_record(row: SeriesRow, counted: tuple[int, float] | None = None) -> SeriesRecord:
     points, newest = counted or (0, None)
-    return SeriesRecord(
-        id=row.id,
-        benchmark=row.benchmark,
-        metric=row.metric,
-        unit=row.unit,
-        better=cast("Any", row.better),
-        point=row.point,
-        labels=row.labels,
-        machine=row.machine,
-        origin=cast("Any", row.origin),
-        checked=row.checked,
-        report=json.loads(row.report) if row.report else {},
-        points=points,
-        newest=newest,
-    )
+    report = json.loads(row.report) if row.report else {}
+    return record_from(SeriesRecord, row, report=report, points=points, newest=newest)
 
 
 def _ensure(session: Session, series: Sequence[SeriesRecord]) -> None:
@@ -361,19 +299,12 @@ def _ensure(session: Session, series: Sequence[SeriesRecord]) -> None:
 
 
 def _values(point: NewPoint) -> dict[str, Any]:
-    return {
-        "series_id": point.series,
-        "job_id": point.job,
-        "at": point.at,
-        "value": point.value,
-        "standard_error": point.standard_error,
-        "verdict": point.verdict,
-        "context": dict(point.context),
-    }
+    same = {name: getattr(point, name) for name in ("at", "value", "standard_error", "verdict")}
+    return {"series_id": point.series, "job_id": point.job, "context": dict(point.context), **same}
 
 
 def _point(row: PointRow) -> Point:
-    return Point(row.id, row.at, row.value, row.standard_error, row.verdict, row.job_id, row.context)
+    return record_from(Point, row, job=row.job_id)
 
 
 def _counts(session: Session, series: Sequence[str]) -> dict[str, tuple[int, float]]:
@@ -408,14 +339,103 @@ def _column(rows: Sequence[Row[Any]], skipped: int) -> PointColumns:
 
 def _like(which: SeriesFilter) -> list[ColumnElement[bool]]:
     equal = ((SeriesRow.benchmark, which.benchmark), (SeriesRow.metric, which.metric), (SeriesRow.origin, which.origin))
-    found: list[ColumnElement[bool]] = [column == value for column, value in equal if value]
+    conditions: list[ColumnElement[bool]] = [column == value for column, value in equal if value]
     if which.text:
-        written = (sql_cast(one, String) for one in (SeriesRow.point, SeriesRow.labels))
+        written = (sql_cast(column, String) for column in (SeriesRow.point, SeriesRow.labels))
         parts = (SeriesRow.benchmark, SeriesRow.metric, *written)
-        found.append(
-            or_(
-                SeriesRow.id.startswith(which.text, autoescape=True),
-                *(part.icontains(which.text, autoescape=True) for part in parts),
-            )
+        begins = SeriesRow.id.startswith(which.text, autoescape=True)
+        conditions.append(or_(begins, *(part.icontains(which.text, autoescape=True) for part in parts)))
+    return conditions
+
+
+class FindingRows(TableAccess):
+    """Findings of one database."""
+
+    def before(self, series: Sequence[str]) -> dict[str, LastCheck]:
+        """What the last check of each series left."""
+        found: dict[str, LastCheck] = {}
+        columns = (SeriesRow.id, SeriesRow.checked, SeriesRow.report, SeriesRow.better)
+        with self._reading() as session:
+            for part in parts_of(series):
+                kept: dict[str, list[StoredFinding]] = {}
+                for row in session.scalars(select(FindingRow).where(FindingRow.series_id.in_(part))):
+                    kept.setdefault(row.series_id, []).append(_kept(row))
+                for name, checked, report, better in session.execute(select(*columns).where(SeriesRow.id.in_(part))):
+                    found[name] = LastCheck(checked, report, cast("Any", better), tuple(kept.get(name, ())))
+        return found
+
+    def keep(self, checks: Sequence[CheckOutcome]) -> tuple[str, ...]:
+        """Keep what checks concluded.
+
+        Returns:
+            The series that somebody else has checked meanwhile: nothing of theirs was kept.
+        """
+        again: list[str] = []
+        by_series = {one.series: one for one in checks}
+        query = select(SeriesRow).where(SeriesRow.id.in_(tuple(by_series))).order_by(SeriesRow.id).with_for_update()
+        with self._writing() as session:
+            for row in session.scalars(query).all():
+                check = by_series[row.id]
+                if (row.checked, row.report) != check.before:
+                    again.append(row.id)
+                    continue
+                row.checked, row.report = check.checked, check.report
+                for finding in check.findings:
+                    values = asdict(finding)
+                    session.merge(FindingRow(series_id=values.pop("series"), **values))
+        return tuple(again)
+
+    def get(self, reference: str) -> StoredFinding:
+        """One finding, by its id or a unique beginning of it.
+
+        Raises:
+            UsageError: `unknown-finding` if there is none, `ambiguous` if there are several.
+        """
+        unknown = UsageError(
+            f"no finding {reference!r} is there", code="unknown-finding", try_="`assay series findings` lists them"
         )
-    return found
+        with self._reading() as session:
+            return _kept(find_by_beginning(session, FindingRow, reference, "findings", unknown))
+
+    def by_id(self, ids: Sequence[str]) -> dict[str, StoredFinding]:
+        findings: dict[str, StoredFinding] = {}
+        for part in parts_of(ids):
+            rows = self._scalars(select(FindingRow).where(FindingRow.id.in_(part)))
+            findings |= {row.id: _kept(row) for row in rows}
+        return findings
+
+    def page(
+        self,
+        *,
+        series: str = "",
+        benchmark: str = "",
+        state: str = "",
+        since: float | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> Page[StoredFinding]:
+        """Findings, the newest first.
+
+        Args:
+            since: only those found at this moment or later, in seconds since 1970.
+        """
+        conditions: list[ColumnElement[bool]] = []
+        conditions += [FindingRow.series_id == series] if series else []
+        conditions += [FindingRow.state == state] if state else []
+        conditions += [FindingRow.found_at >= since] if since is not None else []
+        if benchmark:
+            conditions.append(FindingRow.series_id.in_(select(SeriesRow.id).where(SeriesRow.benchmark == benchmark)))
+        query, order = select(FindingRow).where(*conditions), (FindingRow.found_at, FindingRow.id)
+        with self._reading() as session:
+            return read_page(session, query, order, cursor, limit, newest_first=True).map(_kept)
+
+    def mark(self, finding: str, state: FindingState) -> None:
+        """Put a finding into another state; whoever checks its series at this moment begins anew."""
+        with self._writing() as session:
+            row = session.get_one(FindingRow, finding)
+            session.get_one(SeriesRow, row.series_id, with_for_update=True).checked = 0
+            row.state = state
+
+
+def _kept(row: FindingRow) -> StoredFinding:
+    return record_from(StoredFinding, row, series=row.series_id)

@@ -86,12 +86,9 @@ def read_series_file(path: Path) -> SeriesFile:
             at=str(path),
             try_="save it as UTF-8",
         ) from None
-    lines = _json_lines(text) if _is_json(path, text) else _csv_lines(text, str(path))
+    is_json = path.suffix.lower() in (".jsonl", ".ndjson", ".json") or text.lstrip()[:1] == "{"
+    lines = _json_lines(text) if is_json else _csv_lines(text, str(path))
     return _gathered(lines, str(path))
-
-
-def _is_json(path: Path, text: str) -> bool:
-    return path.suffix.lower() in (".jsonl", ".ndjson", ".json") or text.lstrip()[:1] == "{"
 
 
 def _gathered(lines: Iterable[tuple[int, Mapping[str, Any] | _BadLineError]], source: str) -> SeriesFile:

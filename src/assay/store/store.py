@@ -1,4 +1,4 @@
-"""Scores computed from kept answers after the result: added with their date, never changed."""
+"""The store of results: campaigns, jobs, runs and scores in a database, samples and files beside it."""
 
 from __future__ import annotations
 
@@ -7,31 +7,28 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from sqlalchemy import Engine, delete, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import Engine, Select, delete, select, update
 
 from assay.clock import Clock, iso
-from assay.documents import from_json, to_json
+from assay.documents import from_json
 from assay.errors import AssayError, UsageError
 from assay.files import make_private_folder
-from assay.plan.job import Job
-from assay.plan.lifecycle import Event, State, after
+from assay.plan.job import Event, Job, State, after
 from assay.plan.plan import Plan
 from assay.run.processes import own_start
 from assay.run.records import RunOutcome, SampleSet, SingleRunResult
 from assay.store.artefacts import ArtefactFiles, forget_left, left_by, note_left
-from assay.store.database import is_read_only, open_database, reading, writing
-from assay.store.fleet.campaigns import Also, new_id, submit
-from assay.store.fleet.transactions import unknown_job
-from assay.store.listing import Listing, campaign_summary, has_owner
+from assay.store.database import TableAccess, is_read_only, open_database, reading, writing
+from assay.store.fleet.campaigns import Also, campaign_row, job_columns, new_id, submit
+from assay.store.fleet.leases import run_values
+from assay.store.listing import Listing, ambiguous, campaign_summary, has_owner, unknown_job
 from assay.store.objects.backing import Backing, Kind, chosen
-from assay.store.objects.inventory import wanted
-from assay.store.objects.transfer import Shelves, TransferReport, join, tried, trim, work_off
+from assay.store.objects.transfer import Shelves, TransferReport, join, tried, trim, wanted, work_off
 from assay.store.records import CampaignSummary, FleetSettings, StoredJob
 from assay.store.samples import SampleFiles
 from assay.store.tables import TOLD, CampaignRow, JobRow, RunRow, ScoreRow
@@ -52,16 +49,16 @@ def keep_score(engine: Engine, job_id: str, *, scorer: str, version: str, comput
 
 def scores_of(engine: Engine, jobs: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Job → the documents of its scores, oldest first; jobs without any are left out."""
-    found: dict[str, tuple[str, ...]] = {}
+    scores: dict[str, tuple[str, ...]] = {}
     with reading(engine) as session:
         for job in jobs:
             query = select(ScoreRow.document).where(ScoreRow.job_id == job).order_by(ScoreRow.id)
             if documents := tuple(session.scalars(query)):
-                found[job] = documents
-    return found
+                scores[job] = documents
+    return scores
 
 
-class Store:
+class Store(TableAccess):
     """Results: records in a SQLite file or another database; samples and files in a folder or an object store."""
 
     def __init__(
@@ -94,7 +91,8 @@ class Store:
         if url is not None:
             with suppress(OSError):  # told when something is written there
                 make_private_folder(folder)
-        self.engine = open_database(url or folder / DATABASE, migrate)
+        super().__init__(open_database(url or folder / DATABASE, migrate))
+        self.engine = self._engine
         self._prompt = prompt
 
     @property
@@ -159,33 +157,11 @@ class Store:
         with self._writing() as session:
             campaign = new_id(session)
             submitted = plan.submitted_as(campaign)
-            session.add(
-                CampaignRow(
-                    id=campaign,
-                    benchmark=plan.benchmark,
-                    digest=plan.digest,
-                    state="running",
-                    engine=engine,
-                    created_at=iso(clock.utc()),
-                    labels=dict(labels),
-                    document=dict(document),
-                    surroundings=surroundings,
-                    owner_pid=os.getpid(),
-                    owner_started=own_start(),
-                )
-            )
+            columns = {"engine": engine, "created_at": iso(clock.utc()), "surroundings": surroundings}
+            owner = {"owner_pid": os.getpid(), "owner_started": own_start()}
+            session.add(campaign_row(plan, campaign, document, labels, **columns, **owner))
             session.flush()
-            session.add_all(
-                JobRow(
-                    id=job.id,
-                    campaign_id=campaign,
-                    position=job.index,
-                    digest=job.digest,
-                    state="pending",
-                    document=to_json(job),
-                )
-                for job in submitted.jobs
-            )
+            session.add_all(JobRow(**job_columns(job)) for job in submitted.jobs)
         return submitted
 
     def submit_to_fleet(
@@ -207,31 +183,21 @@ class Store:
 
         Only one process can win: the claim is part of the same transaction as the look.
         """
+        query = _left_here(digest).where(CampaignRow.surroundings == surroundings)
         with self._writing() as session:
-            rows = session.scalars(
-                select(CampaignRow)
-                .where(CampaignRow.digest == digest, CampaignRow.surroundings == surroundings)
-                .where(CampaignRow.engine == "local")
-                .where(CampaignRow.state.in_(("running", "interrupted")))
-                .order_by(CampaignRow.created_at.desc())
-            )
-            for row in rows:
+            for row in session.scalars(query.order_by(CampaignRow.created_at.desc())):
                 if row.state == "interrupted" or not has_owner(row):
                     row.state, row.owner_pid, row.owner_started = "running", os.getpid(), own_start()
-                    _release_jobs(session, row.id)
+                    # Jobs that were running when their process ended wait again; their finished runs stay.
+                    running = (JobRow.campaign_id == row.id, JobRow.state == "running")
+                    session.execute(update(JobRow).where(*running).values(state=after("running", "interrupt")))
                     return row.id
         return None
 
     def abandon_interrupted(self, digest: str) -> int:
         """Mark unfinished campaigns of a plan whose process is gone as cancelled; return how many."""
         with self._writing() as session:
-            rows = session.scalars(
-                select(CampaignRow).where(
-                    CampaignRow.digest == digest,
-                    CampaignRow.state.in_(("running", "interrupted")),
-                    CampaignRow.engine == "local",  # others go on without a process here
-                )
-            )
+            rows = session.scalars(_left_here(digest))
             left = [row for row in rows if row.state == "interrupted" or not has_owner(row)]
             for row in left:
                 row.state = "cancelled"
@@ -239,10 +205,8 @@ class Store:
 
     def unfinished(self, digest: str, engine: str) -> tuple[str, ...]:
         """The campaigns of a plan that an engine has not finished, newest first."""
-        with self._reading() as session:
-            found = select(CampaignRow.id).where(CampaignRow.digest == digest, CampaignRow.engine == engine)
-            found = found.where(CampaignRow.state == "running").order_by(CampaignRow.created_at.desc())
-            return tuple(session.scalars(found))
+        mine = (CampaignRow.digest == digest, CampaignRow.engine == engine, CampaignRow.state == "running")
+        return tuple(self._scalars(select(CampaignRow.id).where(*mine).order_by(CampaignRow.created_at.desc())))
 
     def end_campaign(self, campaign: str, state: str, clock: Clock) -> None:
         """Record that a campaign is over, or that it was interrupted."""
@@ -285,33 +249,20 @@ class Store:
     def record_run(self, job_id: str, result: SingleRunResult) -> None:
         """Keep the record of a run whose samples and files are in the store already."""
         with self._writing() as session:
-            session.merge(
-                RunRow(
-                    job_id=job_id,
-                    run_id=result.run_id,
-                    started_at=result.started_at,
-                    failed=result.error is not None,
-                    samples=result.samples,
-                    document=to_json(result),
-                )
-            )
+            session.merge(RunRow(**run_values(job_id, result)))
             note_left(session, self.artefacts, job_id, 0, left_by([result]))
 
     def runs(self, job_id: str) -> tuple[SingleRunResult, ...]:
-        with self._reading() as session:
-            rows = session.scalars(select(RunRow).where(RunRow.job_id == job_id).order_by(RunRow.run_id))
-            return tuple(from_json(SingleRunResult, row.document, source=f"{job_id} run {row.run_id}") for row in rows)
+        rows = self._scalars(select(RunRow).where(RunRow.job_id == job_id).order_by(RunRow.run_id))
+        return tuple(from_json(SingleRunResult, row.document, source=f"{job_id} run {row.run_id}") for row in rows)
 
     def samples_of(self, job_id: str, run_id: int) -> tuple[SampleSet, ...]:
-        with self._reading() as session:
-            row = session.get(RunRow, (job_id, run_id))
-            digest = row.samples if row else None
+        digest = self._scalar(select(RunRow.samples).where(RunRow.job_id == job_id, RunRow.run_id == run_id))
         return self.samples.read(digest) if digest else ()
 
     def file_of(self, job_id: str, run_id: int, name: str) -> Path | None:
         """A file that a run left, by its name; None when there is none."""
-        run = next((one for one in self.runs(job_id) if one.run_id == run_id), None)
-        digest = run.files.get(name) if run else None
+        digest = next((run.files.get(name) for run in self.runs(job_id) if run.run_id == run_id), None)
         return self.artefacts.find(digest) if digest else None
 
     def outcomes(self, job_id: str) -> tuple[RunOutcome, ...]:
@@ -322,10 +273,9 @@ class Store:
 
     def known_seconds(self, digest: str) -> float | None:
         """How long a job of this digest took when it was last measured here."""
-        with self._reading() as session:
-            return session.scalars(
-                select(JobRow.seconds).where(JobRow.digest == digest, JobRow.state == "done").order_by(JobRow.id.desc())
-            ).first()
+        query = select(JobRow.seconds).where(JobRow.digest == digest, JobRow.state == "done")
+        seconds: float | None = self._scalar(query.order_by(JobRow.id.desc()).limit(1))
+        return seconds
 
     # Reading back
 
@@ -339,28 +289,18 @@ class Store:
             return campaign_summary(row, Counter(job.state for job in jobs)), jobs
 
     def job_state(self, job_id: str) -> State:
-        """How far a job is; its document and its result are not read.
-
-        Raises:
-            UsageError: `unknown-job` if there is none.
-        """
-        with self._reading() as session:
-            state = session.scalar(select(JobRow.state).where(JobRow.id == job_id))
+        """How far a job is; its document and its result are not read."""
+        state = self._scalar(select(JobRow.state).where(JobRow.id == job_id))
         if state is None:
             raise unknown_job(job_id)
         return cast("State", state)
 
     def job(self, job_id: str) -> StoredJob:
-        """One job, without the rest of its campaign.
-
-        Raises:
-            UsageError: `unknown-job` if there is none.
-        """
-        with self._reading() as session:
-            row = session.get(JobRow, job_id)
-            if row is None:
-                raise unknown_job(job_id)
-            return _stored(row)
+        """One job, without the rest of its campaign."""
+        row = self._scalar(select(JobRow).where(JobRow.id == job_id))
+        if row is None:
+            raise unknown_job(job_id)
+        return _stored(row)
 
     def campaigns(self, limit: int = 50) -> tuple[CampaignSummary, ...]:
         """The newest campaigns, newest first."""
@@ -384,11 +324,7 @@ class Store:
         if not found:
             raise _unknown(reference, self.folder)
         if len(found) > 1 and reference not in found:
-            raise UsageError(
-                f"{reference!r} begins several campaigns: {', '.join(found)}",
-                code="ambiguous",
-                try_="give more of the id",
-            )
+            raise ambiguous(reference, "campaigns", found)
         return reference if reference in found else found[0]
 
     def remove(self, campaign: str) -> None:
@@ -419,20 +355,11 @@ class Store:
             self.artefacts.remove(digest)
         self._promptly(sends=False)
 
-    def _writing(self) -> AbstractContextManager[Session]:
-        return writing(self.engine)
 
-    def _reading(self) -> AbstractContextManager[Session]:
-        return reading(self.engine)
-
-
-def _release_jobs(session: Session, campaign: str) -> None:
-    """Jobs that were running when their process ended wait again; their finished runs stay."""
-    session.execute(
-        update(JobRow)
-        .where(JobRow.campaign_id == campaign, JobRow.state == "running")
-        .values(state=after("running", "interrupt"))
-    )
+def _left_here(digest: str) -> Select[CampaignRow]:
+    """Campaigns of a plan that a process of this machine began and did not end; others go on without a process here."""
+    unfinished = CampaignRow.state.in_(("running", "interrupted"))
+    return select(CampaignRow).where(CampaignRow.digest == digest, CampaignRow.engine == "local", unfinished)
 
 
 def _stored(row: JobRow) -> StoredJob:

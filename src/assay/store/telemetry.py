@@ -172,9 +172,9 @@ def _phases(tracks: tuple[Track, ...]) -> tuple[Stretch, ...]:
     return tuple(sorted(found, key=lambda one: one.begin_ns))
 
 
-def _unreadable(why: str) -> StoreError:
+def _unreadable(why: str, what: str = "telemetry") -> StoreError:
     return StoreError(
-        f"the telemetry cannot be read: {why}", code="telemetry", try_="restore the file from a copy, or measure again"
+        f"the {what} cannot be read: {why}", code=what, try_="restore the file from a copy, or measure again"
     )
 
 
@@ -315,11 +315,11 @@ def decode(content: bytes) -> Metrics:
         table = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
         about = json.loads((table.schema.metadata or {})[_ABOUT])
         if about["format"] != _FORMAT or set(_COLUMNS) - set(table.column_names):
-            raise _unreadable_scrape(f"its format is {about['format']}")
+            raise _unreadable(f"its format is {about['format']}", "metrics")
         phases = tuple((str(name), float(begin), float(end)) for name, begin, end in about["phases"])
         return Metrics(_series(table), about["interval_s"], about["begin_s"], about["end_s"], phases, about["notes"])
     except (pa.ArrowException, OSError, KeyError, ValueError, TypeError) as problem:
-        raise _unreadable_scrape(f"{type(problem).__name__}: {problem}") from None
+        raise _unreadable(f"{type(problem).__name__}: {problem}", "metrics") from None
 
 
 def _series(table: Any) -> tuple[ScrapedSeries, ...]:  # noqa: ANN401  (pyarrow is untyped)
@@ -343,9 +343,3 @@ def _series(table: Any) -> tuple[ScrapedSeries, ...]:  # noqa: ANN401  (pyarrow 
 
 def _text(labels: Mapping[str, str]) -> str:
     return json.dumps(dict(labels), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-
-
-def _unreadable_scrape(why: str) -> StoreError:
-    return StoreError(
-        f"the metrics cannot be read: {why}", code="metrics", try_="restore the file from a copy, or measure again"
-    )

@@ -7,14 +7,14 @@ import hmac
 import secrets
 import threading
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal
 
 from sqlalchemy import Engine, delete, func, select, update
 from sqlalchemy.orm import Session
 
 from assay.clock import Clock
 from assay.errors import UsageError
-from assay.store.database import insert_into, reading, writing
+from assay.store.database import TableAccess, insert_into, record_from
 from assay.store.tables import ServerFactRow, TokenRow
 
 Role = Literal["admin", "user", "reader", "agent"]
@@ -41,12 +41,11 @@ class Token:
     last_used: float | None
 
 
-class TokenStore:
+class TokenStore(TableAccess):
     """Making, checking, listing and revoking tokens."""
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
-        self._engine = engine
-        self._clock = clock
+        super().__init__(engine, clock)
         self._lock = threading.Lock()
         self._trusted: dict[str, tuple[float, Token]] = {}
 
@@ -66,7 +65,7 @@ class TokenStore:
         if not name.strip():
             raise UsageError("a token needs a name", code="name", try_="name who or what will use it")
         now = self._now()
-        with writing(self._engine) as session:
+        with self._writing() as session:
             row = session.scalars(select(TokenRow).where(TokenRow.hash == _hash(secret))).one_or_none()
             if row is None:
                 row = TokenRow(id="t" + secrets.token_hex(6), hash=_hash(secret), created_at=now, last_used=None)
@@ -76,7 +75,7 @@ class TokenStore:
             session.flush()
             _note_use(session)
             self._forget()
-            return _token(row)
+            return record_from(Token, row)
 
     def verify(self, secret: str) -> Token | None:
         """The token that a secret belongs to; None when there is none, or it has run out."""
@@ -85,60 +84,48 @@ class TokenStore:
             until, known = self._trusted.get(digest, (0.0, None))
         if known is not None and now < until:
             return known if _is_valid(known, now) else None
-        found = self._look_up(digest)
+        row = self._scalar(select(TokenRow).where(TokenRow.hash == digest))
+        found = record_from(Token, row) if row is not None and hmac.compare_digest(row.hash, digest) else None
         if found is None or not _is_valid(found, now):
             return None
         with self._lock:
             self._trusted[digest] = (now + TRUST_S, found)
         if found.last_used is None or now - found.last_used > _NOTE_USE_EVERY_S:
-            with writing(self._engine) as session:
+            with self._writing() as session:
                 session.execute(update(TokenRow).where(TokenRow.id == found.id).values(last_used=now))
         return found
 
     def list(self) -> tuple[Token, ...]:
         """All tokens, the oldest first."""
-        with reading(self._engine) as session:
-            return tuple(map(_token, session.scalars(select(TokenRow).order_by(TokenRow.created_at, TokenRow.id))))
+        rows = self._scalars(select(TokenRow).order_by(TokenRow.created_at, TokenRow.id))
+        return tuple(record_from(Token, row) for row in rows)
 
     def count(self) -> int:
-        with reading(self._engine) as session:
-            return session.scalar(select(func.count()).select_from(TokenRow)) or 0
+        return self._scalar(select(func.count()).select_from(TokenRow)) or 0
 
     def were_used(self) -> bool:
         """Whether there is a token, or ever was one: revoking the last one must not open a server."""
-        with reading(self._engine) as session:
+        with self._reading() as session:
             return session.get(ServerFactRow, _USED) is not None or bool(session.scalar(select(TokenRow.id).limit(1)))
 
     def note_use(self) -> None:
         """Remember that this server asked for a token, also when that one is not kept here."""
         if not self.were_used():
-            with writing(self._engine) as session:
+            with self._writing() as session:
                 _note_use(session)
 
     def revoke(self, token_id: str) -> None:
-        """Take a right away.
-
-        Raises:
-            UsageError: `unknown-token` if there is none.
-        """
-        with writing(self._engine) as session:
+        """Take a right away."""
+        with self._writing() as session:
             gone = session.execute(delete(TokenRow).where(TokenRow.id == token_id))
             if not gone.rowcount:  # type: ignore[attr-defined]
                 raise UsageError(f"no token {token_id!r}", code="unknown-token")
             _note_use(session)
         self._forget()
 
-    def _look_up(self, digest: str) -> Token | None:
-        with reading(self._engine) as session:
-            row = session.scalars(select(TokenRow).where(TokenRow.hash == digest)).one_or_none()
-            return _token(row) if row is not None and hmac.compare_digest(row.hash, digest) else None
-
     def _forget(self) -> None:
         with self._lock:
             self._trusted.clear()
-
-    def _now(self) -> float:
-        return self._clock.utc().timestamp()
 
 
 def _note_use(session: Session) -> None:
@@ -152,7 +139,3 @@ def _hash(secret: str) -> str:
 
 def _is_valid(token: Token, now: float) -> bool:
     return token.expires_at is None or now < token.expires_at
-
-
-def _token(row: TokenRow) -> Token:
-    return Token(row.id, row.name, cast("Role", row.role), row.created_at, row.expires_at, row.last_used)

@@ -15,7 +15,7 @@ import pytest
 
 from assay.agent.agent import Agent
 from assay.agent.host import HostFacts
-from assay.agent.settings import AgentSettings
+from assay.agent.identity import AgentSettings
 from assay.place.needs import Profile
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from assay.agent.agent import Agent
-from assay.agent.settings import AgentSettings
+from assay.agent.identity import AgentSettings
 from conftest import FACTS, FastExecutor
 
 

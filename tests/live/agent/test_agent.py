@@ -143,7 +143,7 @@ def test_the_measuring_process_knows_where_it_may_connect_and_which_variables_ar
 def test_an_agent_of_a_remote_server_allows_its_own_network_only_when_told():
     from pathlib import Path
 
-    from assay.agent.settings import AgentSettings
+    from assay.agent.identity import AgentSettings
 
     assert AgentSettings("http://far.example", Path()).url_policy == "public"
     assert AgentSettings("http://far.example", Path(), allow_private_urls=True).url_policy == "public,loopback,private"
@@ -441,7 +441,7 @@ def test_each_device_has_a_slot_and_jobs_see_their_own(server, run_agent, make_j
 
 def test_a_wrong_token_is_an_error_that_does_not_show_it(small_server_at, tmp_path):
     from assay.agent.agent import Agent
-    from assay.agent.settings import AgentSettings
+    from assay.agent.identity import AgentSettings
 
     server = small_server_at(token="right")
     agent = Agent(AgentSettings(server.url, tmp_path, token="wrong-secret"), probe=_no_probe)
@@ -460,7 +460,7 @@ def _no_probe():
 
 def test_a_second_agent_on_the_same_folder_is_refused(server, run_agent, tmp_path):
     from assay.agent.agent import Agent
-    from assay.agent.settings import AgentSettings
+    from assay.agent.identity import AgentSettings
 
     run_agent(server)
     server.wait(lambda: server.beats, what="a beat")

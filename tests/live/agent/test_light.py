@@ -5,8 +5,7 @@ import sys
 
 HEAVY = {"numpy", "pyarrow", "sqlalchemy", "alembic", "onnxruntime", "onnx", "fastapi", "uvicorn", "redis", "psycopg"}
 MODULES = (
-    "agent", "attempt", "delivery", "executor", "heartbeat", "host", "identity", "listen", "service", "settings",
-    "slots", "spool",
+    "agent", "attempt", "delivery", "heartbeat", "host", "identity", "listen", "service", "slots", "spool",
 )  # fmt: skip
 
 

@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from assay.agent.agent import Agent
+from assay.agent.identity import AgentSettings
 from assay.agent.listen import EnrolmentPost, listen
-from assay.agent.settings import AgentSettings
 from assay.documents import adapter
 from assay.place.fleet.protocol import Enrolment
 

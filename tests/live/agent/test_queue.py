@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from assay.agent.settings import RedisAddress
+from assay.agent.identity import RedisAddress
 
 pytest.importorskip("redis", reason="the package for Redis is not installed")
 pytestmark = pytest.mark.live
@@ -34,7 +34,7 @@ def _wait_for_slots():
 
 
 def offer(broker, server, *jobs, queue="q"):
-    from assay.place.broker import JobOffer
+    from assay.place.leasing import JobOffer
 
     server.add(*jobs)
     broker.offer(JobOffer(job.id, queue, job.campaign) for job in jobs)
@@ -64,7 +64,7 @@ def test_a_job_that_arrives_later_wakes_the_agent(server, run_agent, make_job, q
 
 
 def test_a_job_that_the_server_does_not_confirm_is_not_measured(server, run_agent, make_job, queue, fast):
-    from assay.place.broker import JobOffer
+    from assay.place.leasing import JobOffer
 
     broker, place = queue
     server.queues, executor = ["q"], fast()

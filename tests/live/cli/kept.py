@@ -15,7 +15,7 @@ from assay.analyse.records import MultiRunJobResult
 from assay.documents import to_json
 from assay.plan.plan import make_plan
 from assay.report.export import result_json
-from assay.report.reading import read_campaign
+from assay.report.result import read_campaign
 from assay.run.records import DeviceProof, RunOutcome, SampleSet, SingleRunResult, Window
 from assay.spec.load import load
 from assay.store.store import Store

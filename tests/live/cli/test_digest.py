@@ -11,7 +11,7 @@ from tests.live.test_simulating import SMALL
 from typer.testing import CliRunner
 
 from assay.cli.main import app
-from assay.cli.report import window
+from assay.cli.results import window
 from assay.errors import AssayError, UsageError
 
 NOW = datetime(2026, 1, 8, 12, tzinfo=UTC)

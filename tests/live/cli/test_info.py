@@ -10,8 +10,8 @@ import pytest
 from rich.cells import cell_len
 from tests.unit.hardware import recorded
 
-from assay.cli.info_text import render
-from assay.hardware.accelerators import gpu_facts
+from assay.cli.info import render
+from assay.hardware.components import gpu_facts
 from assay.hardware.environment import read_hardware
 from assay.hardware.gpu.detect import Detection
 from assay.hardware.gpu.record import Gpu

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from assay.cli.noise import built_in
+from assay.cli.bisect import built_in
 from assay.spec.load import load
 
 pytestmark = pytest.mark.live

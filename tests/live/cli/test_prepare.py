@@ -127,7 +127,7 @@ def test_one_failure_stops_no_other(apptainer, tmp_path):
 
 
 def test_models_of_all_points_are_fetched_and_found_without_the_network(apptainer, tmp_path, monkeypatch):
-    from assay.run.models.builtin import materialise
+    from assay.run.models.sources import materialise
 
     monkeypatch.setenv("ASSAY_MODEL_HOSTS", "127.0.0.1")
     web = tmp_path / "web"

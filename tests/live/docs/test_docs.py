@@ -57,8 +57,8 @@ from assay.plugins import plugin_names
 from assay.spec.benchmark import Benchmark
 from assay.spec.importers import own_source
 from assay.spec.load import check
-from assay.spec.protocols import APIS
 from assay.spec.source import parse
+from assay.spec.target import APIS
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCS = ROOT / "docs"

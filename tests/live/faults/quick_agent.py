@@ -19,7 +19,7 @@ from pathlib import Path
 
 from assay.agent.agent import Agent
 from assay.agent.host import HostFacts
-from assay.agent.settings import AgentSettings, RedisAddress
+from assay.agent.identity import AgentSettings, RedisAddress
 from assay.clock import SYSTEM_CLOCK
 from assay.files import write_whole
 from assay.place.needs import Profile

@@ -12,9 +12,9 @@ import pytest
 
 from assay.errors import MeasureError, UsageError
 from assay.infra import aws
-from assay.infra.aws import FILES, AwsOptions
+from assay.infra.aws import FILES
 from assay.infra.commands import deploy_folder
-from assay.infra.record import folder_of
+from assay.infra.record import InfraOptions, folder_of
 
 ROOT = Path(__file__).resolve().parents[3]
 OUTPUT = json.dumps(
@@ -32,7 +32,7 @@ def terraform(programs, *more, state="aws_vpc.this\n"):
 
 def test_without_yes_only_the_plan_is_shown(place, programs, told, capfd):
     terraform(programs, (["plan"], 0, "Plan: 40 to add"))
-    status = aws.create(AwsOptions("default"), told.append)
+    status = aws.create(InfraOptions("default"), told.append)
     assert [call[1] for call in programs.calls] == ["init", "plan"]
     assert "Plan: 40 to add" in capfd.readouterr().out
     assert (status.word, status.parts[0].state) == ("unhealthy", "planned")
@@ -41,7 +41,7 @@ def test_without_yes_only_the_plan_is_shown(place, programs, told, capfd):
 
 def test_with_yes_exactly_the_plan_that_was_shown_is_carried_out(place, programs, told):
     terraform(programs)
-    status = aws.create(AwsOptions("default", settings=("region=eu-west-1",), yes=True), told.append)
+    status = aws.create(InfraOptions("default", settings=("region=eu-west-1",), yes=True), told.append)
     plan = next(call for call in programs.calls if call[1] == "plan")
     assert "-var=region=eu-west-1" in plan
     (apply,) = programs.called("terraform", "apply")
@@ -56,7 +56,7 @@ def test_with_yes_exactly_the_plan_that_was_shown_is_carried_out(place, programs
 
 def test_removing_shows_a_plan_and_needs_yes_too(place, programs, told):
     terraform(programs)
-    aws.create(AwsOptions("default", yes=True, settings=("region=x",)), told.append)
+    aws.create(InfraOptions("default", yes=True, settings=("region=x",)), told.append)
     with pytest.raises(UsageError) as wrong:
         aws.destroy("default", told.append, keep_data=False, yes=False)
     assert wrong.value.problem.code == "not-confirmed"
@@ -70,7 +70,7 @@ def test_removing_shows_a_plan_and_needs_yes_too(place, programs, told):
 
 def test_what_stays_keeps_its_state(place, programs, told):
     terraform(programs)
-    aws.create(AwsOptions("default", yes=True), told.append)
+    aws.create(InfraOptions("default", yes=True), told.append)
     with pytest.raises(UsageError, match="1 resources are still there"):
         aws.destroy("default", told.append, keep_data=False, yes=True)
     assert (folder_of("aws", "default") / "work").is_dir()
@@ -78,7 +78,7 @@ def test_what_stays_keeps_its_state(place, programs, told):
 
 def test_a_plan_that_was_never_carried_out_is_removed_without_asking_the_cloud(place, programs, told):
     terraform(programs)
-    aws.create(AwsOptions("default"), told.append)
+    aws.create(InfraOptions("default"), told.append)
     before = len(programs.calls)
     aws.destroy("default", told.append, keep_data=False, yes=False)
     assert len(programs.calls) == before
@@ -88,24 +88,24 @@ def test_a_plan_that_was_never_carried_out_is_removed_without_asking_the_cloud(p
 def test_an_apply_that_fails_is_not_forgotten(place, programs, told):
     terraform(programs, (["apply"], 1, "quota"))
     with pytest.raises(MeasureError, match="ended with code 1"):
-        aws.create(AwsOptions("default", yes=True), told.append)
+        aws.create(InfraOptions("default", yes=True), told.append)
     assert aws.status("default").parts[0].name == "resources", "something may have been made"
 
 
 def test_the_state_of_terraform_outlives_a_second_create(place, programs, told):
     terraform(programs)
-    aws.create(AwsOptions("default", settings=("region=x",), yes=True), told.append)
+    aws.create(InfraOptions("default", settings=("region=x",), yes=True), told.append)
     work = folder_of("aws", "default") / "work"
     (work / "terraform.tfstate").write_text("{}")
     (work / "backend.tf").write_text("# mine")
-    aws.create(AwsOptions("default", yes=True), told.append)
+    aws.create(InfraOptions("default", yes=True), told.append)
     assert (work / "terraform.tfstate").is_file()
     assert (work / "backend.tf").read_text() == "# mine"
     assert "-var=region=x" in [call for call in programs.calls if call[1] == "plan"][-1]
 
 
 @pytest.mark.parametrize(
-    "wish", [AwsOptions("default", settings=("region",)), AwsOptions("default", values=(Path("nothing"),))]
+    "wish", [InfraOptions("default", settings=("region",)), InfraOptions("default", values=(Path("nothing"),))]
 )
 def test_variables_that_are_none_are_told_before_anything_is_done(place, programs, told, wish):
     terraform(programs)
@@ -116,7 +116,7 @@ def test_variables_that_are_none_are_told_before_anything_is_done(place, program
 
 def test_keeping_data_is_refused_and_says_what_to_do(place, programs, told):
     terraform(programs)
-    aws.create(AwsOptions("default", yes=True), told.append)
+    aws.create(InfraOptions("default", yes=True), told.append)
     with pytest.raises(UsageError, match="--keep-data"):
         aws.destroy("default", told.append, keep_data=True, yes=True)
 

@@ -11,8 +11,8 @@ from assay import __version__
 from assay.errors import MeasureError, UsageError
 from assay.infra import compose
 from assay.infra.commands import deploy_folder
-from assay.infra.compose import FILE, ComposeOptions, ComposeRecord, compose_command, settings
-from assay.infra.record import Status, folder_of, kept, make_keys
+from assay.infra.compose import FILE, ComposeRecord, compose_command, settings
+from assay.infra.record import InfraOptions, Status, folder_of, is_there, kept, make_keys
 
 VERSION = (["version"], 0, "v2\n")
 
@@ -110,7 +110,7 @@ def test_one_that_cannot_be_given_the_secrets_in_a_file_is_none(programs):
 
 def test_it_is_brought_up_looked_at_and_taken_down_without_a_trace(place, programs, told, healthy):
     programs.add("docker", [VERSION])
-    status = compose.create(ComposeOptions("two", "docker", "127.0.0.1", None), told.append)
+    status = compose.create(InfraOptions("two", "docker", "127.0.0.1"), told.append)
     assert status.word == "healthy"
     folder = folder_of("local", "two")
     (call,) = programs.called("up", "--detach", "--build")
@@ -118,7 +118,7 @@ def test_it_is_brought_up_looked_at_and_taken_down_without_a_trace(place, progra
     assert (folder / "compose.env").stat().st_mode & 0o777 == 0o600
     secrets = make_keys(folder)
     assert not any(secrets.admin in word or secrets.database in word for one in programs.calls for word in one)
-    assert compose.is_there("two")
+    assert is_there("two", "compose")
 
     compose.destroy("two", told.append, keep_data=False)
     (call,) = programs.called("down", "--volumes")
@@ -131,34 +131,34 @@ def test_an_installed_package_without_a_tree_says_so(place, programs, told, tmp_
     programs.add("docker", [VERSION])
     monkeypatch.setattr(compose, "deploy_folder", lambda: tmp_path / "assay" / "deploy")
     with pytest.raises(UsageError, match="built from a checkout"):
-        compose.create(ComposeOptions("two", "docker", "127.0.0.1", None), told.append)
+        compose.create(InfraOptions("two", "docker", "127.0.0.1"), told.append)
     assert not place.exists()
 
 
 def test_what_compose_leaves_behind_is_told_and_the_record_stays(place, programs, told, healthy):
     programs.add("docker", [VERSION, (["status=created"], 0, ""), (["container", "ls"], 0, "c0ffee\n")])
-    compose.create(ComposeOptions("two", "docker", "127.0.0.1", None), told.append)
+    compose.create(InfraOptions("two", "docker", "127.0.0.1"), told.append)
     with pytest.raises(MeasureError, match="container of the system is still there: c0ffee"):
         compose.destroy("two", told.append, keep_data=False)
     assert programs.called("container", "rm", "--force", "--volumes", "c0ffee")
-    assert compose.is_there("two")
+    assert is_there("two", "compose")
 
 
 def test_a_container_that_was_made_and_never_started_is_told_at_once(place, programs, told, healthy):
     programs.add("docker", [VERSION, (["status=created"], 0, "assay-two_redis_1\nassay-two_server_1\n")])
     with pytest.raises(MeasureError, match="docker did not start assay-two_redis_1, assay-two_server_1"):
-        compose.create(ComposeOptions("two", "docker", "127.0.0.1", None), told.append)
-    assert compose.is_there("two"), "so that it can be looked at, and destroyed"
+        compose.create(InfraOptions("two", "docker", "127.0.0.1"), told.append)
+    assert is_there("two", "compose"), "so that it can be looked at, and destroyed"
 
 
 def test_data_can_be_kept(place, programs, told, healthy):
     programs.add("docker", [VERSION])
-    compose.create(ComposeOptions("two", "docker", "127.0.0.1", None), told.append)
+    compose.create(InfraOptions("two", "docker", "127.0.0.1"), told.append)
     before = kept(folder_of("local", "two"), "compose.json", ComposeRecord)
     compose.destroy("two", told.append, keep_data=True)
     assert programs.called("down")
     assert not programs.called("down", "--volumes")
-    compose.create(ComposeOptions("two", "docker", "127.0.0.1", None), told.append)
+    compose.create(InfraOptions("two", "docker", "127.0.0.1"), told.append)
     assert kept(folder_of("local", "two"), "compose.json", ComposeRecord) == before
 
 
@@ -168,13 +168,13 @@ def test_one_that_does_not_get_healthy_is_told_with_what_it_said(place, programs
     monkeypatch.setattr(compose, "page", lambda url: "503 starting")
     monkeypatch.setattr(compose, "agent", lambda url, token, tag: None)
     with pytest.raises(MeasureError, match="server was not healthy within 0 s: 503 starting"):
-        compose.create(ComposeOptions("two", "docker", "127.0.0.1", None, within_s=0.0), told.append)
+        compose.create(InfraOptions("two", "docker", "127.0.0.1", within_s=0.0), told.append)
     assert compose.status("two").word == "unhealthy"
 
 
 def test_a_compose_that_fails_is_quoted(place, programs, told):
     programs.add("docker", [VERSION, (["up"], 17, "no space left")])
     with pytest.raises(MeasureError) as problem:
-        compose.create(ComposeOptions("two", "docker", "127.0.0.1", None), told.append)
+        compose.create(InfraOptions("two", "docker", "127.0.0.1"), told.append)
     assert problem.value.problem.code == "compose"
     assert "code 17" in str(problem.value)

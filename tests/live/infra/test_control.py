@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assay.errors import MeasureError
-from assay.infra.processes import control as steering
+from assay.infra import local as steering
 from assay.infra.processes.supervisor import PartNote
 
 

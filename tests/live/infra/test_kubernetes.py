@@ -8,8 +8,8 @@ import pytest
 
 from assay.errors import MeasureError, UsageError
 from assay.infra import kubernetes
-from assay.infra.kubernetes import HelmRecord, KubernetesOptions, part_of
-from assay.infra.record import folder_of, kept
+from assay.infra.kubernetes import HelmRecord, part_of
+from assay.infra.record import InfraOptions, folder_of, kept
 
 
 def told_part(name, ready, wanted=1, message=""):
@@ -37,9 +37,7 @@ def cluster(programs, *, namespace_there=True, may_make=True, parts=(), helm=())
 
 def test_the_chart_is_installed_where_the_kubeconfig_points_and_waited_for(place, programs, told):
     cluster(programs)
-    status = kubernetes.create(
-        KubernetesOptions("default", settings=("registry=r.example/x",), within_s=90), told.append
-    )
+    status = kubernetes.create(InfraOptions("default", settings=("registry=r.example/x",), within_s=90), told.append)
     assert (status.word, [one.name for one in status.parts]) == ("healthy", ["server"])
     (call,) = programs.called("helm", "upgrade", "--install", "assay")
     assert call[-4:] == ["--namespace", "assay", "--kube-context", "kind-test"]
@@ -50,7 +48,7 @@ def test_the_chart_is_installed_where_the_kubeconfig_points_and_waited_for(place
 
 def test_a_namespace_that_was_made_for_it_is_removed_with_it(place, programs, told):
     cluster(programs, namespace_there=False)
-    kubernetes.create(KubernetesOptions("default"), told.append)
+    kubernetes.create(InfraOptions("default"), told.append)
     assert programs.called("create", "namespace", "assay")
     record = kept(folder_of("kubernetes", "default"), "helm.json", HelmRecord)
     assert record.made_namespace
@@ -63,21 +61,21 @@ def test_a_namespace_that_was_made_for_it_is_removed_with_it(place, programs, to
 
 def test_a_namespace_of_others_stays(place, programs, told):
     cluster(programs)
-    kubernetes.create(KubernetesOptions("default", namespace="team"), told.append)
+    kubernetes.create(InfraOptions("default", namespace="team"), told.append)
     kubernetes.destroy("default", told.append, keep_data=False)
     assert not programs.called("delete", "namespace")
 
 
 def test_who_may_not_make_namespaces_works_in_the_one_that_is_there(place, programs, told):
     cluster(programs, namespace_there=False, may_make=False)
-    kubernetes.create(KubernetesOptions("default", namespace="team"), told.append)
+    kubernetes.create(InfraOptions("default", namespace="team"), told.append)
     record = kept(folder_of("kubernetes", "default"), "helm.json", HelmRecord)
     assert not record.made_namespace
 
 
 def test_destroy_meets_the_cluster_that_create_met(place, programs, told):
     cluster(programs)
-    kubernetes.create(KubernetesOptions("default", context="first"), told.append)
+    kubernetes.create(InfraOptions("default", context="first"), told.append)
     kubernetes.destroy("default", told.append, keep_data=False)
     (call,) = programs.called("helm", "uninstall")
     assert call[-2:] == ["--kube-context", "first"]
@@ -87,7 +85,7 @@ def test_destroy_meets_the_cluster_that_create_met(place, programs, told):
 
 def test_data_can_be_kept(place, programs, told):
     cluster(programs)
-    kubernetes.create(KubernetesOptions("default"), told.append)
+    kubernetes.create(InfraOptions("default"), told.append)
     kubernetes.destroy("default", told.append, keep_data=True)
     assert programs.called("helm", "uninstall")
     assert not programs.called("delete")
@@ -96,15 +94,15 @@ def test_data_can_be_kept(place, programs, told):
 
 def test_another_namespace_than_before_is_refused(place, programs, told):
     cluster(programs)
-    kubernetes.create(KubernetesOptions("default", namespace="one"), told.append)
+    kubernetes.create(InfraOptions("default", namespace="one"), told.append)
     with pytest.raises(UsageError, match="--namespace one"):
-        kubernetes.create(KubernetesOptions("default", namespace="two"), told.append)
+        kubernetes.create(InfraOptions("default", namespace="two"), told.append)
 
 
 def test_helm_that_fails_is_quoted_and_what_was_begun_can_be_removed(place, programs, told):
     cluster(programs, helm=[(["upgrade"], 1, "registry is needed")])
     with pytest.raises(MeasureError) as problem:
-        kubernetes.create(KubernetesOptions("default"), told.append)
+        kubernetes.create(InfraOptions("default"), told.append)
     assert problem.value.problem.code == "helm"
     assert "registry is needed" in str(problem.value)
     kubernetes.destroy("default", told.append, keep_data=False)
@@ -114,7 +112,7 @@ def test_helm_that_fails_is_quoted_and_what_was_begun_can_be_removed(place, prog
 def test_a_machine_without_helm_is_told_what_to_do_and_nothing_is_made(place, programs, told):
     programs.add("kubectl")
     with pytest.raises(UsageError) as wrong:
-        kubernetes.create(KubernetesOptions("default"), told.append)
+        kubernetes.create(InfraOptions("default"), told.append)
     assert wrong.value.problem.code == "no-helm"
     assert not place.exists()
 
@@ -126,7 +124,7 @@ def test_a_cluster_that_is_not_reached_is_told_and_nothing_is_made(place, progra
         "kubectl", [(["version"], 1, "Client Version: v1\nconnection refused\n"), (["current-context"], 1, "")]
     )
     with pytest.raises(UsageError, match=f"no Kubernetes cluster is reached {where}: connection refused"):
-        kubernetes.create(KubernetesOptions("default", context=context), told.append)
+        kubernetes.create(InfraOptions("default", context=context), told.append)
     assert not place.exists()
     assert not programs.called("create", "namespace")
 

@@ -22,7 +22,7 @@ import pytest
 from tests.support.lacking import lacking
 
 from assay.infra.processes.parts import TAG_VARIABLE
-from assay.infra.processes.programs import find_programs
+from assay.infra.processes.setup import find_programs
 from assay.run.processes import is_alive
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
@@ -266,7 +266,8 @@ def test_what_cannot_be_is_told_and_nothing_is_left(system):
 def test_a_program_that_is_not_here_is_unpacked_from_the_packages_of_the_system(tmp_path):
     """Into a folder, and installed nowhere; it runs from there."""
     from assay.errors import MeasureError
-    from assay.infra.processes.programs import fetch, library_path
+    from assay.infra.processes.parts import library_path
+    from assay.infra.processes.setup import fetch
 
     told: list[str] = []
     unpacked = tmp_path / "programs"

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from assay.errors import UsageError
-from assay.infra.processes.programs import find_programs, how_to_install, library_path, missing
+from assay.infra.processes.parts import library_path
+from assay.infra.processes.setup import find_programs, how_to_install, missing
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from assay.errors import UsageError
-from assay.infra.providers import InfraOptions, create, refuse_meaningless
+from assay.infra.providers import create, refuse_meaningless
+from assay.infra.record import InfraOptions
 
 SAID = {
     "--with": {"with_": "processes"},

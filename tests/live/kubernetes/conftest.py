@@ -22,7 +22,7 @@ from assay.clock import SYSTEM_CLOCK
 from assay.engines.base import engine_in
 from assay.engines.drive import attach, cancel
 from assay.report.live import PlainView
-from assay.report.reading import read_campaign
+from assay.report.result import read_campaign
 from assay.spec.load import load
 from assay.store.store import Store
 

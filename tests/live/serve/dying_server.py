@@ -8,7 +8,7 @@ import signal
 import sys
 
 from assay.cli.main import main
-from assay.serve.live import scheduler as schedules
+from assay.serve.live import loops as schedules
 
 
 def die() -> None:

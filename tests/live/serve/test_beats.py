@@ -8,7 +8,7 @@ from tests.unit.store.setups import HERE, submit
 from assay.clock import SYSTEM_CLOCK
 from assay.errors import StoreError, UsageError
 from assay.place.fleet.protocol import Enrolment, Heartbeat, HeartbeatAnswer, Held
-from assay.serve.live.batches import BeatCollector
+from assay.serve.live.dispatch import BeatCollector
 from assay.store.control import Control
 from assay.store.store import Store
 

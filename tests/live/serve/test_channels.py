@@ -11,7 +11,7 @@ from tests.unit.alert.notify.samples import ALERT
 
 from assay.alert.message import new_notice
 from assay.alert.notify.channels import read_channels
-from assay.serve.routes.channels import place_of
+from assay.serve.routes.alerts import place_of
 
 pytestmark = pytest.mark.live
 

@@ -6,8 +6,7 @@ import pytest
 from tests.live.serve.setups import Agent, benchmark, is_problem, result_of, submit
 
 from assay.api.store_source import StoreSource
-from assay.report.comparison import compared
-from assay.report.sides import Reader
+from assay.report.comparison import Reader, compared
 
 pytestmark = pytest.mark.live
 

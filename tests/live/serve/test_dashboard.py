@@ -10,8 +10,8 @@ import pytest
 from tests.live.serve.setups import is_problem
 
 from assay.errors import SpecError
-from assay.serve.dashboard.files import BuiltFiles, content_headers
 from assay.serve.settings import ServerSettings, read_settings
+from assay.serve.web.dashboard import BuiltFiles, content_headers
 
 INDEX = """<!doctype html>
 <html lang="en">

@@ -52,7 +52,7 @@ def go(scenario):
     async def run():
         queue = Queue()
         waiting = []
-        dispatcher = Dispatcher(queue, lambda problem: isinstance(problem, StoreError), waiting.append)
+        dispatcher = Dispatcher(lambda: queue, lambda problem: isinstance(problem, StoreError), waiting.append)
         serving = asyncio.create_task(dispatcher.run())
         await asyncio.sleep(0)
         try:

@@ -11,8 +11,8 @@ from tests.support.running_server import wait_for
 from tests.unit.report import watched
 
 from assay.report.html.pictures import job_pictures
-from assay.report.reading import file_reader, read_job
-from assay.run.probes.job import FILE
+from assay.report.result import file_reader, read_job
+from assay.run.probes import FILE
 from assay.run.records import SampleSet
 from assay.run.scoring.outputs import OUTPUTS, Output, as_asked, write_outputs
 from assay.store.records import StoredJob

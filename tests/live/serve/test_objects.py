@@ -24,7 +24,7 @@ def _hasty(monkeypatch):
     """Uploads settle at once, and a bucket that is away is told soon and asked again soon."""
     from datetime import timedelta
 
-    import assay.serve.live.object_upload as object_upload
+    import assay.serve.live.loops as object_upload
     from assay.store.objects import backing, s3
 
     monkeypatch.setattr(object_upload, "_SETTLED_S", 0.3)
@@ -148,7 +148,7 @@ def test_copies_make_room_and_come_back(serve, s3, monkeypatch):
     from assay.store.objects import transfer
 
     monkeypatch.setattr(transfer, "_IN_USE_S", 0.0)
-    monkeypatch.setattr("assay.serve.live.object_upload._TRIM_EVERY_S", 0.2)
+    monkeypatch.setattr("assay.serve.live.loops._TRIM_EVERY_S", 0.2)
     server = serve(objects=s3.url(), objects_cache_mb=0)
     submit(server.client)
     job, samples, _ = delivered(server, Agent(server.client))

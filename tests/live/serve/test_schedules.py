@@ -14,14 +14,13 @@ from assay.errors import StoreError
 from assay.place.fleet.protocol import Submission
 from assay.plan.job import JobFile
 from assay.plan.schedule import MOST_AT_ONCE
-from assay.serve.intake.submission import keep_schedule, plan_submission
-from assay.serve.live import scheduler as live
-from assay.serve.live.scheduler import ScheduleLoop
+from assay.serve.live import loops as live
+from assay.serve.live.loops import ScheduleLoop
 from assay.serve.settings import ServerSettings
 from assay.serve.state import ServerState
+from assay.serve.submission import keep_schedule, plan_submission
 from assay.store.database import writing
-from assay.store.firings import LEASE_S, Firings
-from assay.store.schedules import Schedules
+from assay.store.schedules import LEASE_S, Firings, Schedules
 from assay.store.tables import ScheduleRow
 
 # A campaign of these ends at once: no agent is enrolled that could take its job.

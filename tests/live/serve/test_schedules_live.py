@@ -24,9 +24,9 @@ from tests.unit.store.setups import FakeClock
 
 from assay.place.fleet.protocol import Submission
 from assay.plan.schedule import start_of
-from assay.serve.intake.submission import keep_schedule, plan_submission
 from assay.serve.settings import ServerSettings
 from assay.serve.state import ServerState
+from assay.serve.submission import keep_schedule, plan_submission
 from assay.spec.schedule import Schedule
 
 pytestmark = pytest.mark.live

@@ -37,7 +37,7 @@ def test_three_commands_are_named():
 
 
 def test_where_no_pages_were_built_no_address_of_them_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr("assay.serve.dashboard.files.BUILT", tmp_path)
+    monkeypatch.setattr("assay.serve.web.dashboard.BUILT", tmp_path)
     assert "dashboard not built: run `make web` in the checkout" in welcome(ServerSettings(), 8080, open_=True)
     (tmp_path / "index.html").touch()
     assert "dashboard http://127.0.0.1:8080/" in welcome(ServerSettings(), 8080, open_=True)

@@ -4,7 +4,7 @@ import pytest
 from tests.unit.store.setups import beat, deliver, enroll, submit
 from tests.unit.store.test_clock_steps import STEP_S, SteppingClock
 
-from assay.serve.live.ticker import Ticker
+from assay.serve.live.loops import Ticker
 from assay.serve.settings import ServerSettings
 from assay.serve.state import ServerState
 

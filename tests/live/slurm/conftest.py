@@ -14,7 +14,7 @@ from time import monotonic, sleep
 import pytest
 from tests.support.slurm_cluster import PATH, SlurmCluster
 
-from assay.report.reading import read_campaign
+from assay.report.result import read_campaign
 from assay.store.store import Store
 
 PATIENCE_S = 60.0

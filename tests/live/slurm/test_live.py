@@ -109,8 +109,7 @@ def test_one_command_gives_clients_service_nodes_and_logs(site):
 
 
 def campaign_files(site: Site, campaign: str, index: int):
-    from assay.report.reading import read_campaign
-    from assay.report.result import kept_result
+    from assay.report.result import kept_result, read_campaign
     from assay.store.store import Store
 
     store = Store(site.store)

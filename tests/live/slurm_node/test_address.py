@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from assay.run.services import address
-from assay.run.services.address import node_address, node_name
+from assay.run.services import discovery
+from assay.run.services.discovery import node_address, node_name
 
 
 def names(monkeypatch, **known: str) -> None:
@@ -16,12 +16,12 @@ def names(monkeypatch, **known: str) -> None:
             raise socket.gaierror(name)
         return [(None, None, None, "", (one, 0)) for one in known[name].split()]
 
-    monkeypatch.setattr(address.socket, "getaddrinfo", resolve)
-    monkeypatch.setattr(address.platform, "node", lambda: "machine")
+    monkeypatch.setattr(discovery.socket, "getaddrinfo", resolve)
+    monkeypatch.setattr(discovery.platform, "node", lambda: "machine")
 
 
 def ours(monkeypatch, *addresses: str) -> None:
-    monkeypatch.setattr(address, "_is_ours", lambda one: one in addresses)
+    monkeypatch.setattr(discovery, "_is_ours", lambda one: one in addresses)
 
 
 def test_what_is_set_wins():
@@ -52,5 +52,5 @@ def test_the_name_of_a_node(environ, name):
 
 
 def test_only_an_address_of_this_machine_is_ours():
-    assert address._is_ours("127.0.0.1")
-    assert not address._is_ours("192.0.2.1")
+    assert discovery._is_ours("127.0.0.1")
+    assert not discovery._is_ours("192.0.2.1")

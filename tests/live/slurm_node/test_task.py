@@ -18,7 +18,7 @@ from assay.engines.slurm.node.end import ask_to_end
 from assay.engines.slurm.node.publication import publish_failure
 from assay.errors import Problem
 from assay.plan.job import whole
-from assay.run.load.requests import REQUESTS, read_requests
+from assay.run.load.http.recording import REQUESTS, read_requests
 from assay.store.artefacts import ArtefactFiles
 from assay.store.samples import SampleFiles
 

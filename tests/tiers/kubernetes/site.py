@@ -16,7 +16,7 @@ from tests.tiers.kubernetes.admin import Thing
 from tests.tiers.kubernetes.kubernetes_cluster import IMAGE, PERSON, ROOT, KubernetesCluster
 
 from assay.analyse.records import MultiRunJobResult
-from assay.report.reading import read_campaign
+from assay.report.result import read_campaign
 from assay.store.store import Store
 
 ROLE = ROOT / "deploy" / "kubernetes" / "role.yaml"

@@ -10,9 +10,9 @@ import torch
 from tests.tiers.torch.conftest import FakeStage
 
 from assay.errors import AssayError
-from assay.hardware.bench import timing
-from assay.hardware.bench.gpu import gemm, memory, suite
-from assay.hardware.bench.gpu.device import Accelerator, OperandRotation
+from assay.hardware.bench import gpu_kernels, gpu_suite
+from assay.hardware.bench import sweep as sweeping
+from assay.hardware.bench.accelerator import Accelerator, OperandRotation
 from assay.hardware.bench.outcome import TRANSFERS
 from assay.hardware.bench.records import GB, TERA, BenchOptions
 from assay.hardware.bench.sweep import sweep
@@ -45,7 +45,7 @@ class KnownTimer:
 
 @pytest.fixture
 def brief(monkeypatch):
-    monkeypatch.setattr(timing, "BLOCK_S", 0.001)
+    monkeypatch.setattr(sweeping, "BLOCK_S", 0.001)
 
 
 @pytest.fixture(autouse=True)
@@ -61,20 +61,20 @@ def host(timer=None, cache=CACHE):
 
 
 def measured(wish, device):
-    found = suite.measure(wish, lambda *_: None, device)
+    found = gpu_suite.measure(wish, lambda *_: None, device)
     return found, {one.name: one for one in found.tests}
 
 
 @pytest.mark.parametrize(("kernel", "arrays"), [("copy", 2), ("read", 1), ("write", 1), ("triad", 3)])
 def test_bytes_are_counted_as_stream_counts_them(kernel, arrays):
-    found = sweep((MIB,), memory.passes(host(KnownTimer(1e-3)), kernel), each_s=0.1, unit=GB)
+    found = sweep((MIB,), gpu_kernels.passes(host(KnownTimer(1e-3)), kernel), each_s=0.1, unit=GB)
     assert found.points[0].value == pytest.approx(arrays * MIB / 1e-3 / GB)
     assert found.points[0].check.wrong == ""
 
 
 @pytest.mark.parametrize("precision", ["fp64", "fp32", "fp16", "bf16", "int8", "fp8"])
 def test_a_known_time_gives_the_known_speed_and_the_product_is_right(precision):
-    found = sweep((64, 128), gemm.products(host(KnownTimer(2e-3)), precision), each_s=0.1, unit=TERA)
+    found = sweep((64, 128), gpu_kernels.products(host(KnownTimer(2e-3)), precision), each_s=0.1, unit=TERA)
     assert found.left_out == {}
     assert [point.value for point in found.points] == pytest.approx([2 * n**3 / 2e-3 / TERA for n in (64, 128)])
     assert [point.check.wrong for point in found.points] == ["", ""]
@@ -83,7 +83,7 @@ def test_a_known_time_gives_the_known_speed_and_the_product_is_right(precision):
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8", "fp8"])
 def test_a_wrong_product_is_caught(precision, monkeypatch):
-    real = gemm.operands
+    real = gpu_kernels.operands
 
     def spoilt(device, kind, n):
         one = real(device, kind, n)
@@ -92,9 +92,9 @@ def test_a_wrong_product_is_caught(precision, monkeypatch):
             one.multiply()
             one.product[::2] = 0
 
-        return gemm.Operands(one.left, one.right, one.product, call, one.scale)
+        return gpu_kernels.Operands(one.left, one.right, one.product, call, one.scale)
 
-    monkeypatch.setattr(gemm, "operands", spoilt)
+    monkeypatch.setattr(gpu_kernels, "operands", spoilt)
     device = host(KnownTimer(1e-3))
     _, by_name = measured(BenchOptions((precision,), shapes=(64,), each_s=0.01), device)
     assert by_name[precision].reported is None
@@ -103,27 +103,27 @@ def test_a_wrong_product_is_caught(precision, monkeypatch):
 
 
 def test_tf32_that_full_precision_did_is_no_tf32():
-    found = sweep((128,), gemm.products(host(KnownTimer(1e-3)), "tf32"), each_s=0.01, unit=TERA)
+    found = sweep((128,), gpu_kernels.products(host(KnownTimer(1e-3)), "tf32"), each_s=0.01, unit=TERA)
     if found.points[0].check.error < 3e-5:  # a processor without such a mode does it in full
         assert "higher precision" in found.points[0].check.wrong
 
 
 def test_single_precision_is_set_and_set_back():
     before = torch.get_float32_matmul_precision()
-    with gemm.single_precision(torch, tf32=True):
+    with gpu_kernels.single_precision(torch, tf32=True):
         assert torch.get_float32_matmul_precision() == "high"
-        with gemm.single_precision(torch, tf32=False):
+        with gpu_kernels.single_precision(torch, tf32=False):
             assert torch.get_float32_matmul_precision() == "highest"
         assert torch.get_float32_matmul_precision() == "high"
     assert torch.get_float32_matmul_precision() == before
 
 
 def test_small_shapes_have_as_many_sets_as_leave_the_cache():
-    assert gemm.sets_for("bf16", 16384, 50 * MIB, None) == 2
-    many = gemm.sets_for("bf16", 1024, 50 * MIB, None)
+    assert gpu_kernels.sets_for("bf16", 16384, 50 * MIB, None) == 2
+    many = gpu_kernels.sets_for("bf16", 1024, 50 * MIB, None)
     assert many * 6 * MIB >= 2 * 50 * MIB
-    assert gemm.sets_for("bf16", 64, 50 * MIB, None) == 64
-    assert gemm.sets_for("fp64", 4096, 50 * MIB, 3 * 8 * 4096**2) == 1  # memory for one alone
+    assert gpu_kernels.sets_for("bf16", 64, 50 * MIB, None) == 64
+    assert gpu_kernels.sets_for("fp64", 4096, 50 * MIB, 3 * 8 * 4096**2) == 1  # memory for one alone
 
 
 def test_all_tests_run_on_the_host(brief):
@@ -191,7 +191,7 @@ def test_a_lost_device_keeps_what_was_measured_and_names_the_rest():
             device.left = 2
 
     wish = BenchOptions(("copy", "fp32", "bf16"), sizes=(MIB, 2 * MIB), shapes=(64,), each_s=0.01, compare=True)
-    found = suite.measure(wish, tell, device)
+    found = gpu_suite.measure(wish, tell, device)
     by_name = {one.name: one for one in found.tests}
     assert by_name["copy"].reported is not None
     for name in ("fp32", "bf16"):
@@ -212,7 +212,7 @@ def test_a_device_without_an_operation_makes_that_precision_absent(monkeypatch):
 
 def test_arrays_are_let_go_after_each_size():
     device = host(KnownTimer(1e-3))
-    with gemm.products(device, "fp32")(64) as ready:
+    with gpu_kernels.products(device, "fp32")(64) as ready:
         ready.timed(1)
         tensors = [weakref.ref(one) for one in gc.get_objects() if type(one) is torch.Tensor and one.shape == (64, 64)]
         assert tensors
@@ -246,7 +246,7 @@ def test_a_bare_loop_is_timed_beside(brief):
 def test_what_a_capability_lacks_is_said_before_it_is_tried(capability, lacks, monkeypatch):
     device = host(KnownTimer(1e-3))
     monkeypatch.setattr(device, "capability", lambda: capability)
-    refused = {precision for precision in gemm.PRECISIONS if suite.unsupported(device, precision)}
+    refused = {precision for precision in gpu_kernels.PRECISIONS if gpu_suite.unsupported(device, precision)}
     assert refused == lacks
 
 

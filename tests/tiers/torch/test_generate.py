@@ -10,9 +10,8 @@ import torch
 from tests.tiers.torch.conftest import llama_config, samples
 
 from assay.run.scoring import read_outputs
-from assay.run.targets.transformers.decoding import Stepper, answer_lengths
+from assay.run.targets.transformers.decoding import Ask, Prompter, Sessions, Stepper, answer_lengths
 from assay.run.targets.transformers.model import ModelFolder
-from assay.run.targets.transformers.prompts import Ask, Prompter, Sessions
 from assay.run.torch_devices import TorchPlacement
 from assay.run.workloads import Item, Workset
 from assay.spec.target import ModelTarget

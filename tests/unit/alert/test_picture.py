@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.unit.alert.notify.samples import drawing
 
 from assay.alert.picture import (
+    _LETTERS,
     HEIGHT,
     MOST_POINTS,
     WIDTH,
@@ -24,11 +25,13 @@ from assay.alert.picture import (
     LineShape,
     TextShape,
     drawing_of,
+    encode,
     layout,
     png,
+    rasterise,
+    readable,
     svg,
 )
-from assay.alert.raster import _LETTERS, encode, rasterise, readable
 
 NUMBERS = st.one_of(st.none(), st.floats(-1e12, 1e12, allow_subnormal=False))
 
@@ -149,9 +152,9 @@ def test_the_newest_points_are_shown_and_an_older_change_with_what_follows():
 
 def test_svg_and_png_are_made_of_the_same_shapes_and_fast():
     one = drawing(120, 80)
-    began = time.perf_counter()
+    began = time.process_time()
     picture = pixels(png(one))
-    assert time.perf_counter() - began < 1.0
+    assert time.process_time() - began < 1.0
     assert picture.shape == (2 * HEIGHT, 2 * WIDTH, 3)
     root = ET.fromstring(svg(one))
     circles = root.findall("{http://www.w3.org/2000/svg}circle")

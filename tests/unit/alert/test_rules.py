@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.alert.setups import failed, finding, interval, limit, moved, rule
 
+from assay.alert.evaluate import quiet_until
 from assay.alert.records import Event
 from assay.alert.rules import (
     file_rules,
@@ -18,7 +19,6 @@ from assay.alert.rules import (
     parsed,
     rule_of,
 )
-from assay.alert.throttle import quiet_until
 from assay.errors import UsageError
 
 

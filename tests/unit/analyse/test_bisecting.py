@@ -20,7 +20,7 @@ from assay.analyse.bisect import (
     standing,
     weight_of,
 )
-from assay.analyse.distributions import binomial_rank
+from assay.analyse.intervals import binomial_rank
 
 ENDS = np.array([0.10, 0.11, 0.09, 0.10, 0.105, 0.095])
 LEVELS = levels_of([ENDS])

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from assay.analyse.distributions import chi_square_cdf, chi_square_quantile
+from assay.analyse.intervals import chi_square_cdf, chi_square_quantile
 
 
 @given(p=st.floats(1e-4, 1 - 1e-4), df=st.one_of(st.integers(1, 2000), st.floats(1, 500)))

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from assay.analyse.distributions import variance_inflation
+from assay.analyse.intervals import variance_inflation
 
 
 def _remembering(n: int, rho: float) -> np.ndarray:

@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from assay.analyse.compare.limits import RegressionLimits
-from assay.analyse.gate import gate, unknown_numbers
+from assay.analyse.gate import RegressionLimits, gate, unknown_numbers
 from assay.analyse.records import CampaignRecord, Check
 from assay.analyse.summary import summarise
 from assay.run.records import Failure

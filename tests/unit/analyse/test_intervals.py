@@ -76,9 +76,9 @@ def test_equal_durations_have_an_interval_of_no_width() -> None:
 
 def test_a_million_durations_take_little_time() -> None:
     durations = np.random.default_rng(0).integers(900, 1100, 1_000_000)
-    began = time.perf_counter()
+    began = time.process_time()
     median_interval_of_run(durations)
-    assert time.perf_counter() - began < 0.5  # 0.02 s on a quiet machine
+    assert time.process_time() - began < 0.5  # 0.02 s on a quiet machine
 
 
 @pytest.mark.parametrize(

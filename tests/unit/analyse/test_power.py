@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from assay.analyse.compare.change import change_between
+from assay.analyse.compare.metric import change_between
 from assay.analyse.intervals import power, smallest_effect
 
 LEVEL = 0.95

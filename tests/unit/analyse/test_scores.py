@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from assay.analyse.intervals import between_runs
-from assay.analyse.scores import qualities
-from assay.analyse.summary import summarise
+from assay.analyse.summary import qualities, summarise
 
 
 def test_statistics_are_those_of_a_result_and_the_mean_has_an_interval_between_runs():

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from assay.analyse.distributions import binomial_cdf, binomial_rank, incomplete_beta, t_quantile, t_tail
+from assay.analyse.intervals import binomial_cdf, binomial_rank, incomplete_beta, t_quantile, t_tail
 
 
 @pytest.mark.parametrize("df", [1, 1.3, 2, 2.7, 4, 9.5, 30, 100, 1234.5, 1e5, 1e6, 2e7])

@@ -93,9 +93,9 @@ def test_nothing_finite_cannot_be_summarised() -> None:
 
 def test_a_million_samples_take_less_than_a_second() -> None:
     runs = dict(enumerate(np.split(np.random.default_rng(0).lognormal(0, 0.3, 1_000_000), 5)))
-    began = time.perf_counter()
+    began = time.process_time()
     found = _stats(runs)
-    assert time.perf_counter() - began < 1.0  # 0.06 s on a quiet machine
+    assert time.process_time() - began < 1.0  # 0.06 s on a quiet machine
     assert found.count == 1_000_000
 
 

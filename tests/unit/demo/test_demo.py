@@ -19,14 +19,13 @@ from assay.clock import iso
 from assay.demo.fill import Bulk
 from assay.demo.keeper import Keeper
 from assay.demo.machines import FLEET, enrolment, fleet
-from assay.demo.player import DemoSettings, Player, SimulatedClock
+from assay.demo.player import DemoSize, Player, SimulatedClock
 from assay.demo.scenario import STUDIES, cron_of, entries, shares
 from assay.documents import from_json
 from assay.errors import UsageError
 from assay.report.html import render_html
-from assay.report.reading import read_campaign
-from assay.report.result import kept_result
-from assay.run.probes.job import FILE
+from assay.report.result import kept_result, read_campaign
+from assay.run.probes import FILE
 from assay.run.scoring.outputs import OUTPUTS, read_outputs
 from assay.series.repository import SeriesStore
 from assay.spec.load import load
@@ -39,7 +38,7 @@ from assay.store.tables import AttemptRow, CampaignRow, EventRow, FiringRow, Job
 from assay.store.telemetry import read_telemetry
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
-SMALL = DemoSettings(campaigns=16, agents=12, days=60, seed=7, now=NOW)
+SMALL = DemoSize(campaigns=16, agents=12, days=60, seed=7, now=NOW)
 
 
 @pytest.fixture(scope="module")

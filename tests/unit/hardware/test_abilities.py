@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from tests.unit.hardware import recorded
 
-from assay.hardware.accelerators import counted_gpus, gpu_facts
+from assay.hardware.components import counted_gpus, gpu_facts
 from assay.hardware.gpu.detect import Detection
 from assay.hardware.gpu.record import Gpu
 from assay.hardware.probes import abilities

@@ -11,9 +11,8 @@ from importlib.metadata import PackageNotFoundError
 
 import pytest
 
-from assay.hardware.frameworks import frameworks
-from assay.hardware.frameworks.proofs import TRIALS, DeviceTrials, UnprovenError, answers
-from assay.hardware.frameworks.trial import FRAMEWORKS, TrialOutcome, in_a_process, installed, prove
+from assay.hardware.framework_proofs import TRIALS, DeviceTrials, UnprovenError, answers
+from assay.hardware.frameworks import FRAMEWORKS, TrialOutcome, frameworks, in_a_process, installed, prove
 
 
 def test_every_framework_that_is_looked_for_can_be_tried():

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from tests.unit.hardware import recorded
 
+from assay.hardware.components import memory_now
 from assay.hardware.cpu import clocks_now
 from assay.hardware.environment import hardware, read_hardware
-from assay.hardware.memory import memory_now
 from assay.hardware.source import FactSource
 
 GIB = 2**30

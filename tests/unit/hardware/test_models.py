@@ -13,9 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from assay.errors import UsageError
+from assay.hardware.model_formats import UnreadableModelError, gguf, onnx, safetensors
 from assay.hardware.models import find_models
-from assay.hardware.models.formats import UnreadableModelError, onnx, safetensors
-from assay.hardware.models.gguf import gguf
 
 Q4_K, F32 = 12, 0
 

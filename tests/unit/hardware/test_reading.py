@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.hardware import recorded
 
+from assay.hardware.components import module
 from assay.hardware.cpu import cores_by_part, instructions
-from assay.hardware.memory import module
 from assay.hardware.source import FactSource, cpu_set, size_of
 
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from assay.monitoring.prometheus import CHOSEN, export, kind_of, selector
-from assay.spec.monitoring import Monitoring
+from assay.spec.benchmark import Monitoring
 
 
 class Canned:

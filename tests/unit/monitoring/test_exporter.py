@@ -11,9 +11,7 @@ from typing import ClassVar
 
 import pytest
 
-from assay.monitoring.exporter.__main__ import answers, serving
-from assay.monitoring.exporter.metrics import GpuExporter, MetricFamily, machine_families, render
-from assay.monitoring.exporter.relay import relayed
+from assay.monitoring.exporter import GpuExporter, MetricFamily, answers, machine_families, relayed, render, serving
 from assay.run.probes.prometheus import parse
 
 

@@ -12,7 +12,7 @@ from tests.unit.report import watched
 from assay.clock import iso
 from assay.monitoring.discovery import Life
 from assay.monitoring.monitor import FACT, MetricsOwner, joined, of_run, phases_of
-from assay.run.probes.job import FILE as TELEMETRY
+from assay.run.probes import FILE as TELEMETRY
 from assay.run.records import RunOutcome, SingleRunResult
 from assay.store.telemetry import FILE, decode
 

@@ -22,15 +22,14 @@ from assay.engines.slurm.folder import SharedFolder
 from assay.engines.slurm.node.monitor import watched
 from assay.errors import MeasureError
 from assay.monitoring.discovery import ScrapeTarget, add_target, names, seen
-from assay.monitoring.grafana.dashboards import boards
+from assay.monitoring.grafana import boards
 from assay.monitoring.monitor import FACT
 from assay.monitoring.prometheus import PrometheusApi
 from assay.monitoring.scraper import MonitorOrder, read_parts, write_order
 from assay.report.live import SilentView
 from assay.run.probes.prometheus import parse
 from assay.run.services import held
-from assay.spec.benchmark import Ready, Service
-from assay.spec.monitoring import Monitoring
+from assay.spec.benchmark import Monitoring, Ready, Service
 from assay.store.telemetry import FILE, decode
 
 pytestmark = [pytest.mark.live, pytest.mark.quiet]
@@ -226,7 +225,7 @@ HELD = """
 import sys
 from pathlib import Path
 from assay.monitoring.scraper import MonitorOrder, hold
-from assay.spec.monitoring import Monitoring
+from assay.spec.benchmark import Monitoring
 discovery, metrics, scratch, url = map(Path, sys.argv[1:5])
 order = MonitorOrder("c9", Monitoring())
 hold(order, discovery, metrics, scratch, publish=lambda one: url.write_text(one.api.url), stopped=lambda: False,

@@ -13,13 +13,12 @@ from assay.cli.main import app
 from assay.errors import MeasureError, SpecError, UsageError
 from assay.monitoring import discovery
 from assay.monitoring.grafana import grafana_files
-from assay.monitoring.prometheus import configuration, find_program, prometheus_service
+from assay.monitoring.prometheus import Tunnel, configuration, find_program, prometheus_service
 from assay.monitoring.scraper import MonitorOrder, order_for, read_order, write_order
-from assay.monitoring.tunnel import Tunnel
+from assay.run.services import RunningService
 from assay.run.services.discovery import VARIABLE, ServiceDiscovery, announced, metrics_url
-from assay.run.services.service import RunningService
+from assay.spec.benchmark import Monitoring, monitoring_of
 from assay.spec.load import load
-from assay.spec.monitoring import Monitoring, monitoring_of
 
 PLAIN = {"benchmark": "b", "target": {"command": "true"}}
 

@@ -16,7 +16,7 @@ import pytest
 from redis import Redis
 
 from assay.errors import StoreError, UsageError
-from assay.place.broker import Broker, JobClaim, JobOffer
+from assay.place.leasing import JobClaim, JobOffer
 from assay.place.redis_broker import RedisBroker
 
 pytestmark = pytest.mark.live
@@ -55,7 +55,7 @@ def names(taken: tuple[JobClaim, ...]) -> list[str]:
     return [one.job for one in taken]
 
 
-def drain(broker: Broker, *queues: str) -> list[str]:
+def drain(broker: RedisBroker, *queues: str) -> list[str]:
     found = []
     while taken := broker.take("drain", queues):
         found += names(taken)

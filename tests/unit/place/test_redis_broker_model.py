@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from redis import Redis
 
-from assay.place.broker import JobClaim, JobOffer
+from assay.place.leasing import JobClaim, JobOffer
 from assay.place.redis_broker import RedisBroker
 
 pytestmark = pytest.mark.live

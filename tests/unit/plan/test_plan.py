@@ -1,14 +1,17 @@
+"""Benchmarks become plans: points, digests, what is refused, and how long a job will take by what its load asks for."""
+
+from __future__ import annotations
+
 import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.errors import AssayError, SpecError
-from assay.plan.digest import digest_of
-from assay.plan.estimate import estimate
-from assay.plan.lifecycle import FINAL, TABLE, after
-from assay.plan.plan import combine, make_plan, points
+from assay.errors import AssayError, MeasureError, SpecError
+from assay.plan.job import FINAL, TABLE, after, digest_of
+from assay.plan.plan import combine, estimate, make_plan, points, refuse_unsupported
+from assay.spec.benchmark import Benchmark, Definition
 from assay.spec.load import check, load
 from assay.spec.matrix import Matrix
 from assay.spec.source import parse
@@ -149,3 +152,100 @@ def test_plans_are_joined_in_order_and_equal_jobs_stay_two():
 def test_nothing_cannot_be_joined():
     with pytest.raises(SpecError, match="nothing to plan"):
         combine([])
+
+
+ENDPOINT = {"endpoint": "http://127.0.0.1:1/v1", "api": "openai-chat", "model": "m"}
+
+
+def job(load, *, runs=3, warmup="none", **more) -> Definition:
+    measure = {"runs": runs, "warmup": warmup, **more.pop("measure", {})}
+    document = {"target": ENDPOINT, "load": load, "measure": measure, **more}
+    return Definition.model_validate_json(json.dumps(document))  # only JSON may give a list for a tuple
+
+
+@pytest.mark.parametrize(
+    ("load", "seconds"),
+    [
+        ({"rate": 20.0, "duration": 60.0}, 3 * 60),
+        ({"rate": 5.0, "requests": 300}, 3 * 60),
+        ({"rate": 5.0, "requests": 300, "duration": 20.0}, 3 * 20),
+        ({"concurrency": 4, "duration": 60.0}, 3 * 60),
+        ({"concurrency": 4, "duration": 1.0}, 3 * 1),
+        ({"concurrency": 4, "duration": 60.0, "ramp": 30.0}, 3 * 90),
+        ({"stages": [{"rate": 1.0, "duration": 20.0}, {"rate": 5.0, "to": 9.0, "duration": 100.0}]}, 3 * 120),
+        ({"stages": [{"concurrency": 2, "duration": 30.0}]}, 3 * 30),
+    ],
+)
+def test_a_load_takes_as_long_as_it_asks_for(load, seconds):
+    found = estimate(job(load), None)
+    assert seconds < found.expected_s < seconds + 3 * 2, "each run adds the start of a process"
+    assert found.least_s is None
+    assert "load" in found.source
+
+
+def test_a_warm_up_that_is_detected_makes_a_range():
+    found = estimate(job({"rate": 20.0, "duration": 60.0}, warmup="auto"), None)
+    assert 3 * 60 < found.least_s < 3 * 60 + 6
+    assert 3 * 120 < found.expected_s < 3 * 120 + 6
+    short = estimate(job({"concurrency": 1, "duration": 1.0}, runs=1, warmup="auto"), None)
+    assert 1 < short.least_s < short.expected_s < 4
+
+
+def test_a_warm_up_of_a_given_length_is_added():
+    found = estimate(job({"rate": 20.0, "duration": 60.0}, warmup=30.0), None)
+    assert 3 * 90 < found.expected_s < 3 * 90 + 6
+    by_count = estimate(job({"rate": 10.0, "duration": 60.0}, warmup=100), None)
+    assert 3 * 70 < by_count.expected_s < 3 * 70 + 6
+
+
+def test_a_closed_loop_of_so_many_requests_is_not_guessed():
+    found = estimate(job({"concurrency": 4, "requests": 300}), None)
+    assert (found.expected_s, found.least_s) == (None, None)
+    assert "300 requests" in found.source
+    assert "the server decides" in found.source
+    both = estimate(job({"concurrency": 4, "requests": 300, "duration": 60.0}), None)
+    assert both.least_s == 0
+    assert both.expected_s > 3 * 60
+
+
+def test_a_search_says_how_long_it_may_take():
+    definition = job({"rate": "search"}, runs=5, warmup="auto", objective={"ttft_ms.p99": 500.0})
+    found = estimate(definition, None)
+    assert found.least_s == 0, "up to"
+    assert found.expected_s >= 5 * 3 * 12 * 10
+    assert found.expected_s <= found.at_most_s
+    assert "search" in found.source
+
+
+def test_a_trace_takes_as_long_as_it_was_recorded():
+    known = estimate(job({"trace": "trace.csv"}), None, trace_s=200.0)
+    assert 3 * 200 < known.expected_s < 3 * 200 + 6
+    assert estimate(job({"trace": "trace.csv"}), None).expected_s is None
+    cut = estimate(job({"trace": "trace.csv", "duration": 50.0}), None, trace_s=200.0)
+    assert 3 * 50 < cut.expected_s < 3 * 50 + 6
+
+
+def test_no_run_is_expected_to_outlast_its_deadline():
+    found = estimate(job({"rate": 1.0, "duration": 600.0}, measure={"timeout": 100.0}), None)
+    assert found.expected_s == found.at_most_s == 300.0
+
+
+def test_what_is_known_goes_before():
+    assert estimate(job({"rate": "search"}, objective={"ttft_ms.p99": 500.0}), 77.0).expected_s == 77.0
+
+
+def benchmark(**more):
+    return Benchmark.model_validate({"benchmark": "b", "target": {"command": "true"}, **more})
+
+
+def test_an_engine_of_another_place_is_refused():
+    with pytest.raises(MeasureError, match="'slurm'"):
+        refuse_unsupported(benchmark(place={"engine": "slurm"}))
+    refuse_unsupported(benchmark(place={"engine": "slurm"}), ("slurm",))
+
+
+def test_monitoring_is_refused_where_nobody_starts_it():
+    refuse_unsupported(benchmark(monitoring=True))
+    with pytest.raises(MeasureError, match="agents of a server"):
+        refuse_unsupported(benchmark(monitoring=True), ("fleet", "local"))
+    refuse_unsupported(benchmark(monitoring=False), ("fleet", "local"))

@@ -11,7 +11,7 @@ from tests.unit.report import watched
 
 from assay.report.device import device_sheet, device_tests, show_size
 from assay.report.html import render_html
-from assay.report.html.device import draw_device, size_axis
+from assay.report.html.pictures import draw_device, size_axis
 from assay.report.html.plots import HEIGHT
 from assay.report.markdown import render_markdown
 from assay.report.terminal import render_job, render_table

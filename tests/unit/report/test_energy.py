@@ -10,7 +10,10 @@ from dataclasses import replace
 import pytest
 from tests.unit.report import watched
 
-from assay.report.energy import (
+from assay.report.export import SARK_COLUMNS, render_csv
+from assay.report.html import render_html
+from assay.report.markdown import render_markdown
+from assay.report.telemetry import (
     efficiency_sheet,
     energy_columns,
     energy_sentence,
@@ -20,9 +23,6 @@ from assay.report.energy import (
     used_by,
     with_grade,
 )
-from assay.report.export import SARK_COLUMNS, render_csv
-from assay.report.html import render_html
-from assay.report.markdown import render_markdown
 from assay.report.terminal import render_job, render_table
 from assay.report.wording import job_labels
 from assay.run.records import Energy

@@ -8,11 +8,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from assay.analyse.compare.limits import LimitVerdict, RegressionLimits
-from assay.analyse.gate import GateResult, JobGate, gate
+from assay.analyse.gate import GateResult, JobGate, LimitVerdict, RegressionLimits, gate
 from assay.analyse.records import Check, Interval
+from assay.report.comparison import Side
 from assay.report.gate import Gated, gate_json, gate_junit, gate_markdown, gate_text, marker
-from assay.report.sides import Side
 
 GOLDEN = Path(__file__).with_name("golden")
 RED = LimitVerdict(

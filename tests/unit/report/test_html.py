@@ -9,8 +9,7 @@ import pytest
 
 from assay.errors import StoreError
 from assay.report.html import fragment_html, render_html
-from assay.report.html.axis import axis_for, close_axis
-from assay.report.html.markup import el
+from assay.report.html.chart import axis_for, close_axis, el
 from assay.report.html.samples import MOST_POINTS, thin
 
 

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from tests.unit.report import loads, watched
 
-from assay.report.html.axis import axis_for, close_axis
-from assay.report.html.chart import Chart, Numbers
+from assay.report.html.chart import Chart, Numbers, axis_for, close_axis
 from assay.report.html.load import draw_curves, draw_goodput
 from assay.report.html.pictures import job_pictures
 from assay.report.wording import job_labels

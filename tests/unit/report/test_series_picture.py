@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.alert.digest.material import DAY, SINCE, UNTIL, spots
 
-from assay.report.html.axis import moment_axis
+from assay.report.html.chart import moment_axis
 from assay.report.html.series import SeriesChange, SeriesPicture, SeriesPoint, draw_series, gaps, levels, series_svg
 
 STEP = SeriesChange(UNTIL - 3 * DAY, UNTIL - 4 * DAY, UNTIL - 3 * DAY, "step", 71.5, 75.8, "worse", "+6.0 %", "code")

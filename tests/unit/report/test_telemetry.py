@@ -13,10 +13,9 @@ from tests.unit.report import watched
 
 from assay.errors import StoreError
 from assay.report.html import render_html
-from assay.report.html.panels import held_back, panels_of
-from assay.report.html.telemetry import draw_telemetry, read_recordings, straightened
+from assay.report.html.telemetry import draw_telemetry, held_back, panels_of, read_recordings, straightened
 from assay.report.markdown import render_markdown
-from assay.report.reading import file_reader
+from assay.report.result import file_reader
 from assay.report.telemetry import (
     figures_of,
     foreign_sentences,
@@ -29,7 +28,7 @@ from assay.report.telemetry import (
     unseen_sentences,
 )
 from assay.report.terminal import render_job
-from assay.run.probes.job import FILE
+from assay.run.probes import FILE
 from assay.store.telemetry import Recording, Track, read_telemetry
 
 TITLE = "What was seen from the side, run 0"

@@ -8,9 +8,11 @@ import pytest
 from rich.cells import cell_len
 
 from assay.analyse.records import Check, Comparison, Interval
+from assay.report.comparison import render_comparison
 from assay.report.html import fragment_html, render_html
+from assay.report.live import LiveView, PlainView, SilentView, view_for
 from assay.report.markdown import render_markdown
-from assay.report.terminal import LiveView, PlainView, SilentView, render_comparison, render_job, render_table, view_for
+from assay.report.terminal import render_job, render_table
 
 
 def table_of(text: str) -> list[str]:

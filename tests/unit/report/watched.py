@@ -11,7 +11,7 @@ import numpy as np
 from tests.unit.report import conftest as build
 
 from assay.analyse.records import MultiRunJobResult
-from assay.run.probes.job import FILE
+from assay.run.probes import FILE
 from assay.run.records import Energy, MachineTelemetry
 
 S = 1_000_000_000

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from assay.errors import MeasureError
-from assay.plan.digest import digest_of
-from assay.plan.job import Job, JobFile
+from assay.plan.job import Job, JobFile, digest_of
 from assay.run.code_archive import pack, unpack
 from assay.run.inputs import LocalPart, files_of, fingerprints
 from assay.run.job_files import local_paths, materialise, place_files

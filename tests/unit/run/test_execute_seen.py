@@ -17,7 +17,7 @@ from tests.unit.run.children import children
 from assay.clock import SYSTEM_CLOCK
 from assay.plan.job import Job
 from assay.run.execute import execute_job
-from assay.run.probes.job import FILE
+from assay.run.probes import FILE
 from assay.spec.benchmark import Definition
 
 pytestmark = pytest.mark.live

@@ -6,8 +6,7 @@ import json
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper, save
 
-from assay.plan.digest import digest_of
-from assay.plan.job import JobFile
+from assay.plan.job import JobFile, digest_of
 from assay.run.inputs import files_of, fingerprint_of, fingerprints
 from assay.spec.benchmark import Definition
 

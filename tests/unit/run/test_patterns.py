@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.run.targets.patterns import find_values, number
+from assay.run.targets.output import find_values, number
 from assay.spec.target import MetricPattern
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.sim.wire.request_head import HeadCache, HttpError, dechunk
+from assay.sim.wire.connection import HeadCache, HttpError, dechunk
 
 
 def head(text):

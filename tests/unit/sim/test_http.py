@@ -223,7 +223,7 @@ def test_a_signal_ends_it_at_once_in_the_middle_of_a_stream(how):
         begin = time.monotonic()
         process.send_signal(how)
         assert process.wait(60) == 0
-        assert time.monotonic() - begin < 1
+        assert time.monotonic() - begin < 10
     assert process.stderr.read() == b""
     process.stdout.close()
     process.stderr.close()

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from assay.errors import SpecError
-from assay.plan.digest import digest_of
+from assay.plan.job import digest_of
 from assay.plan.plan import make_plan
 from assay.spec.benchmark import Definition
-from assay.spec.fetch import Fetch
 from assay.spec.load import load
 from assay.spec.paths import fetched_files, fetches, refetched, runs_programs
-from assay.spec.target import CommandTarget
+from assay.spec.target import CommandTarget, Fetch
 
 
 def target(**keys: Any) -> CommandTarget:

@@ -13,7 +13,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multip
 from sqlalchemy import text
 from tests.unit.store.setups import POLICY, FakeClock, beat, deliver, enroll, kinds, submit
 
-from assay.plan.lifecycle import FINAL
+from assay.plan.job import FINAL
 from assay.store.control import Control
 from assay.store.listing import Listing
 from assay.store.records import FleetSettings

@@ -4,9 +4,9 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.orm import Session
 
-from assay.store.findings import FindingRows
 from assay.store.listing import JobFilter, Listing
 from assay.store.overview import OverviewReader
+from assay.store.series import FindingRows
 from assay.store.store import Store
 
 LISTS = {

@@ -15,8 +15,7 @@ from assay.plan.job import JobFile
 from assay.plan.schedule import MOST_AT_ONCE
 from assay.spec.schedule import Schedule
 from assay.store.database import writing
-from assay.store.firings import LEASE_S, FiringLostError, Firings, OverlapError
-from assay.store.schedules import Schedules
+from assay.store.schedules import LEASE_S, FiringLostError, Firings, OverlapError, Schedules
 from assay.store.tables import ScheduleRow
 
 HOURLY = Schedule(cron="@hourly")

@@ -12,8 +12,7 @@ from tests.support.histories import FIRST, NIGHT_S, nights, result
 
 from assay.errors import UsageError
 from assay.report.series import findings_table, render_finding
-from assay.series.check import LONGEST
-from assay.series.repository import SeriesStore
+from assay.series.repository import LONGEST, SeriesStore
 from assay.store.series import SeriesFilter
 from assay.store.series_file import FilePoint
 
@@ -334,10 +333,10 @@ def test_a_new_point_costs_little_however_many_series_there_are(series):
     series.check(series.take(points).series)
     results = stepped(count=120, at=200)
     (name,) = fill(series, results[:100])
-    began = time.perf_counter()
+    began = time.process_time()
     for one, at in results[100:]:
         series.check(series.add(one, "bench", {}, at))
-    assert (time.perf_counter() - began) / 20 < 0.25
+    assert (time.process_time() - began) / 20 < 0.25
     assert series.get(name).checked == 120
 
 

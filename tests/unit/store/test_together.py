@@ -9,7 +9,7 @@ import pytest
 from tests.unit.store.setups import POLICY, beat, deliver, enroll, submit
 
 from assay.errors import UsageError
-from assay.plan.lifecycle import FINAL
+from assay.plan.job import FINAL
 from assay.store.control import Control
 from assay.store.listing import JobFilter, Listing
 from assay.store.records import FleetSettings

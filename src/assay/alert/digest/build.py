@@ -24,7 +24,7 @@ from assay.alert.digest.records import (
 )
 from assay.analyse.intervals import smallest_effect
 from assay.analyse.series import LEVEL
-from assay.analyse.series.significance import SPLITS
+from assay.analyse.series.scan import SPLITS
 from assay.analyse.text import percent
 
 # A series that hides changes up to this is told as noisy.
@@ -60,7 +60,12 @@ _STEP = 1.25
 
 def build(material: DigestMaterial, since: float, until: float, version: str = "") -> Digest:
     alerts = {finding: one for one in material.alerts for finding in one.findings}
-    moved = [_with_alert(one, alerts.get(one.id)) for one in material.movements if _tells(one, since, until)]
+    # Changes that happened in this time, or were found in it: one may become clear only weeks after it came.
+    moved = [
+        _with_alert(one, alerts.get(one.id))
+        for one in material.movements
+        if since <= one.at <= until or (since <= one.found_at <= until and one.at <= until)
+    ]
     told = {one.alert for one in moved if one.alert}
     handled = [one for one in material.alerts if one.state in _DEALT_WITH and since <= one.changed_at <= until]
     settled = {finding for one in handled for finding in one.findings}
@@ -83,11 +88,6 @@ def build(material: DigestMaterial, since: float, until: float, version: str = "
         long_silent=long_silent,
         assay_version=version,
     )
-
-
-def _tells(one: Movement, since: float, until: float) -> bool:
-    """Whether a change happened, or was found, in a time; one may become clear only weeks after it came."""
-    return since <= one.at <= until or (since <= one.found_at <= until and one.at <= until)
 
 
 def _with_alert(one: Movement, alert: AlertSummary | None) -> Movement:

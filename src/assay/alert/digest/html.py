@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from importlib.resources import files
 
 from assay.alert.digest.build import short
 from assay.alert.digest.records import MOST_PICTURES, Digest, Movement, MovementGroup, ResultLink
@@ -21,12 +20,10 @@ from assay.alert.digest.wording import (
     summary,
     title,
 )
-from assay.report.html.markup import Child, Markup, el, join
+from assay.report.html.chart import Child, Markup, el, join, page_head
 from assay.report.html.series import SeriesChange, SeriesPicture, SeriesPoint, draw_series
 from assay.report.html.tables import DASH, sheet_table, table
 
-# Nothing may be fetched or run, whatever a name inside the digest says.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _MOVED = "What moved"
 _SIGNS = {"worse": "▼", "better": "▲", "cannot tell": "◆"}
 
@@ -48,7 +45,8 @@ def digest_html(digest: Digest, spots: Spots, past: Past | None = None) -> str:
         el("main", _moved(digest, spots, known), *(_listed(digest, one) for one in sections(digest)), _reading()),
         el("footer", f"Made by assay{f' {digest.assay_version}' if digest.assay_version else ''}."),
     )
-    return f"<!DOCTYPE html>\n{el('html', _head(digest), body, lang='en')}\n"
+    head = page_head(title(digest), "style.css", "chart.css", "digest.css")
+    return f"<!DOCTYPE html>\n{el('html', head, body, lang='en')}\n"
 
 
 def picture_of(
@@ -60,7 +58,6 @@ def picture_of(
     since: float | None = None,
     until: float | None = None,
 ) -> SeriesPicture:
-    """A series with its changes, ready to be drawn."""
     turns = tuple(
         SeriesChange(
             one.at,
@@ -85,20 +82,6 @@ def _by_series(movements: Iterable[Movement]) -> dict[str, list[Movement]]:
     for one in movements:
         found.setdefault(one.series.id, []).append(one)
     return found
-
-
-def _head(digest: Digest) -> Markup:
-    package = files("assay.report.html")
-    style = "".join(package.joinpath(name).read_text("utf-8") for name in ("style.css", "chart.css", "digest.css"))
-    return el(
-        "head",
-        el("meta", charset="utf-8"),
-        el("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        el("meta", name="color-scheme", content="light dark"),
-        el("title", f"{title(digest)} – assay"),
-        el("style", Markup(style)),
-    )
 
 
 def _header(digest: Digest) -> Markup:

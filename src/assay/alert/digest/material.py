@@ -23,7 +23,7 @@ from assay.alert.records import AlertRecord
 from assay.analyse.records import CampaignRecord
 from assay.analyse.series.causes import shown
 from assay.report.html.series import SeriesPoint
-from assay.report.wording import job_label, unmeasured_sentence
+from assay.report.wording import as_number, job_label, unmeasured_sentence
 from assay.series.repository import KnownFinding
 from assay.store.alerts import AlertFilter
 from assay.store.records import CampaignSummary
@@ -84,7 +84,6 @@ class DigestInput:
 
 
 def read(source: DigestSource, since: float, until: float) -> DigestInput:
-    """Read the material of a digest."""
     records = {one.id: one for one in source.series()}
     found = [one for one in source.findings(since=since) if one.state != "gone" and one.first_bad.at <= until]
     moved = list(dict.fromkeys(one.series.id for one in sorted(found, key=lambda one: -abs(one.finding.change or 0.0))))
@@ -93,7 +92,9 @@ def read(source: DigestSource, since: float, until: float) -> DigestInput:
     for name in moved[:MOST_PICTURES]:
         points = source.points(name, _DRAWN)
         first = max(0, records[name].points - len(points)) if name in records else 0
-        spots[name] = tuple(_spot(one) for one in points if one.at <= until)
+        spots[name] = tuple(
+            SeriesPoint(one.at, one.value, one.standard_error, one.verdict) for one in points if one.at <= until
+        )
         known = (one for one in source.findings(series=name) if one.state != "gone" and one.first_bad.at <= until)
         past[name] = tuple(ended(movement(one, source), one, points, first) for one in known)
     by_id = {one.id: one for mine in past.values() for one in mine}
@@ -108,7 +109,6 @@ def read(source: DigestSource, since: float, until: float) -> DigestInput:
 
 
 def movement(one: KnownFinding, source: DigestSource) -> Movement:
-    """A finding as a digest tells it."""
     finding = one.finding
     return Movement(
         id=one.id,
@@ -139,7 +139,6 @@ def movement(one: KnownFinding, source: DigestSource) -> Movement:
 
 
 def named(one: SeriesRecord) -> SeriesLabel:
-    """A series as people know it."""
     machine = one.machine
     cores = f"{machine['cores']} cores" if machine.get("cores") else ""
     parts = [str(part) for part in (machine.get("processor"), cores, machine.get("gpu")) if part]
@@ -155,10 +154,6 @@ def ended(one: Movement, known: KnownFinding, points: Sequence[Point], first: in
     return replace(one, end_at=max(one.at, points[place].at))
 
 
-def _spot(one: Point) -> SeriesPoint:
-    return SeriesPoint(one.at, one.value, one.standard_error, one.verdict)
-
-
 def _watched(source: DigestSource, one: SeriesRecord, since: float, until: float) -> SeriesHealth:
     last = one.newest
     recent: tuple[float, ...] = ()
@@ -171,12 +166,12 @@ def _watched(source: DigestSource, one: SeriesRecord, since: float, until: float
     report = one.report
     return SeriesHealth(
         series=named(one),
-        points=int(_number(report.get("points")) or one.points),
+        points=int(as_number(report.get("points")) or one.points),
         last_at=last,
         recent=recent,
         kind=str(report.get("kind", "")),
-        spread=_number(report.get("relative_spread")),
-        memory=_number(report.get("correlation")) or 0.0,
+        spread=as_number(report.get("relative_spread")),
+        memory=as_number(report.get("correlation")) or 0.0,
         loud_until=loud_until,
         louder=louder,
     )
@@ -187,7 +182,7 @@ def _burst(source: DigestSource, one: SeriesRecord) -> tuple[float | None, float
     bursts = one.report.get("bursts")
     newest = bursts[-1] if isinstance(bursts, list) and bursts else None
     last, factor = (
-        (_number(newest.get(key)) for key in ("last", "factor")) if isinstance(newest, Mapping) else (None, None)
+        (as_number(newest.get(key)) for key in ("last", "factor")) if isinstance(newest, Mapping) else (None, None)
     )
     if last is None or factor is None:
         return None, 1.0
@@ -197,10 +192,6 @@ def _burst(source: DigestSource, one: SeriesRecord) -> tuple[float | None, float
         return None, 1.0
     points = source.points(one.id, back + later)
     return (points[0].at if points else None), factor
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _failures(source: DigestSource, since: float) -> Iterator[FailedJob]:

@@ -23,20 +23,20 @@ from assay.alert.picture import drawing_of
 from assay.alert.records import AlertRecord, NotificationState
 from assay.errors import Problem, SpecError, UsageError
 from assay.spec.problems import unique
-from assay.spec.secrets import redact
+from assay.spec.references import redact
 from assay.spec.source import KeyPath, SourceDocument, dotted, read
 
 GROUP = "assay.notifiers"
 # Ours are found without reading what every installed package registers; pyproject.toml names them too.
 OURS = {
-    "alertmanager": "assay.alert.notify.alertmanager:Alertmanager",
+    "alertmanager": "assay.alert.notify.webhooks:Alertmanager",
     "command": "assay.alert.notify.command:Command",
     "email": "assay.alert.notify.email_:Email",
     "github": "assay.alert.notify.forge:GitHub",
     "gitlab": "assay.alert.notify.forge:GitLab",
-    "mattermost": "assay.alert.notify.slack:Slack",
-    "slack": "assay.alert.notify.slack:Slack",
-    "webhook": "assay.alert.notify.webhook:Webhook",
+    "mattermost": "assay.alert.notify.webhooks:Slack",
+    "slack": "assay.alert.notify.webhooks:Slack",
+    "webhook": "assay.alert.notify.webhooks:Webhook",
 }
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
 # Values that may be shown in an error; everything else could be a secret.
@@ -73,7 +73,6 @@ def read_channels(
 
 
 def parse_channels(source: SourceDocument, environ: Mapping[str, str], only: str | None = None) -> dict[str, Channel]:
-    """Check what a channels file says."""
     channels: dict[str, Channel] = {}
     problems: list[Problem] = []
     for name, value in source.document.items():
@@ -89,7 +88,6 @@ def parse_channels(source: SourceDocument, environ: Mapping[str, str], only: str
 
 
 def kind_names() -> list[str]:
-    """Every kind of channel that can be used here."""
     return sorted({*OURS, *(entry.name for entry in entry_points(group=GROUP))})
 
 

@@ -23,6 +23,9 @@ from assay.alert.notify.protocol import Address, Name, NotifyError, Secret, reve
 from assay.clock import iso
 from assay.report.wording import one_line
 
+# What the number, the open state and the text of an issue are called.
+_GITHUB = ("number", "open", "body")
+_GITLAB = ("iid", "opened", "description")
 _PER_PAGE = 100
 _MOST_PAGES = 20
 _LONGEST_TITLE = 250
@@ -116,7 +119,6 @@ class GitHub(Forge):
         return value
 
     def headers(self) -> dict[str, str]:
-        """Token and version of the API."""
         return {
             "Authorization": f"Bearer {revealed(self.token)}",
             "Accept": "application/vnd.github+json",
@@ -131,7 +133,7 @@ class GitHub(Forge):
         for query in (*asked, {**common, "since": _since(message.alert.opened_at)}):
             for one in desk.pages(issues, query):
                 if "pull_request" not in one:
-                    yield _github_issue(one)
+                    yield _issue(one, *_GITHUB)
 
     def comments(self, desk: IssueTracker, number: int, message: Message) -> Iterator[str]:
         path = f"/repos/{self.repository}/issues/{number}/comments"
@@ -140,14 +142,12 @@ class GitHub(Forge):
 
     def create(self, desk: IssueTracker, title: str, body: str) -> Issue:
         document = {"title": title, "body": body, "labels": list(self.labels)}
-        return _github_issue(desk.write("POST", f"/repos/{self.repository}/issues", document))
+        return _issue(desk.write("POST", f"/repos/{self.repository}/issues", document), *_GITHUB)
 
     def say(self, desk: IssueTracker, number: int, body: str) -> None:
-        """Comment on an issue."""
         desk.write("POST", f"/repos/{self.repository}/issues/{number}/comments", {"body": body})
 
     def turn(self, desk: IssueTracker, number: int, *, is_open: bool) -> None:
-        """Reopen or close an issue."""
         state = {"state": "open"} if is_open else {"state": "closed", "state_reason": "completed"}
         desk.write("PATCH", f"/repos/{self.repository}/issues/{number}", state)
 
@@ -168,7 +168,7 @@ class GitLab(Forge):
         """Those whose description holds the id of the alert."""
         query = {"search": message.alert.id, "in": "description", "scope": "all", "order_by": "created_at"}
         for one in desk.pages(f"{self._path}/issues", query):
-            yield _gitlab_issue(one)
+            yield _issue(one, *_GITLAB)
 
     def comments(self, desk: IssueTracker, number: int, message: Message) -> Iterator[str]:
         """Comments, the newest first, until they are older than the message."""
@@ -181,14 +181,12 @@ class GitLab(Forge):
 
     def create(self, desk: IssueTracker, title: str, body: str) -> Issue:
         document = {"title": title, "description": body, "labels": ",".join(self.labels)}
-        return _gitlab_issue(desk.write("POST", f"{self._path}/issues", document))
+        return _issue(desk.write("POST", f"{self._path}/issues", document), *_GITLAB)
 
     def say(self, desk: IssueTracker, number: int, body: str) -> None:
-        """Comment on an issue."""
         desk.write("POST", f"{self._path}/issues/{number}/notes", {"body": body})
 
     def turn(self, desk: IssueTracker, number: int, *, is_open: bool) -> None:
-        """Reopen or close an issue."""
         desk.write("PUT", f"{self._path}/issues/{number}", {"state_event": "reopen" if is_open else "close"})
 
     @property
@@ -234,16 +232,10 @@ def mark(what: str, name: str) -> str:
     return f"<!-- assay-{what}:{safe} -->"
 
 
-def _github_issue(one: Mapping[str, Any]) -> Issue:
+def _issue(one: Mapping[str, Any], number: str, open_: str, text: str) -> Issue:
+    """An issue of a forge that calls its number and text so, and what stands open so."""
     try:
-        return Issue(int(one["number"]), one["state"] == "open", str(one.get("body") or ""))
-    except (KeyError, TypeError, ValueError):
-        raise _not_understood() from None
-
-
-def _gitlab_issue(one: Mapping[str, Any]) -> Issue:
-    try:
-        return Issue(int(one["iid"]), one["state"] == "opened", str(one.get("description") or ""))
+        return Issue(int(one[number]), one["state"] == open_, str(one.get(text) or ""))
     except (KeyError, TypeError, ValueError):
         raise _not_understood() from None
 

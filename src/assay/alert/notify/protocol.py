@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field
 from assay.alert.message import Message
 from assay.documents import to_plain
 from assay.errors import AssayError, MeasureError
-from assay.spec.secrets import REFERENCE, references, resolve_secrets
+from assay.spec.references import REFERENCE, references, resolve_secrets
 from assay.spec.section import Duration, Section
 
 # Something is set up wrongly: somebody has to repair it, so there is no hurry to try again.

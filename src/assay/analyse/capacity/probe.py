@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.analyse.distributions import incomplete_beta, normal_quantile, t_quantile, variance_inflation
-from assay.analyse.intervals import TAILS
+from assay.analyse.intervals import TAILS, incomplete_beta, normal_quantile, t_quantile, variance_inflation
+from assay.analyse.records import MetricStatistics
 from assay.analyse.steady_state import drift
 from assay.analyse.text import count, number, percent, quantity
 from assay.metrics import Metric, describe
@@ -91,22 +91,6 @@ class _Part:
     why: str
     behind: bool = False
     least_s: float = 0.0
-
-
-def judge_probe(
-    outcome: ProbeOutcome, objective: Mapping[str, float], errors: float = ERRORS
-) -> tuple[bool | None, str]:
-    """Whether a rate meets every objective, with a sentence.
-
-    Args:
-        objective: Statistic → limit, such as `{"ttft_ms.p99": 500}`; those of metrics without samples are left out.
-
-    Returns:
-        True where every limit is kept with confidence; False where one is passed with confidence, the service fell
-        behind or too many requests failed; None where the samples cannot tell.
-    """
-    found = _judge(outcome, objective, errors)
-    return found.meets, found.why
 
 
 def judged(
@@ -191,17 +175,14 @@ def _behind(outcome: ProbeOutcome) -> _Part | None:
     due = outcome.offered_per_s * outcome.duration_s
     missing = due - outcome.delivered_per_s * outcome.duration_s - outcome.failed_share * due
     # Requests that are in flight at the end have not failed: as many as come in while one is answered.
-    in_flight = outcome.offered_per_s * _early_s(outcome.values)
+    # The first answers tell how long one takes, before a queue could grow much.
+    times = _times(outcome.values)
+    early_s = float(np.median(times[: max(times.size // 4, 1)])) / 1e3 if times.size else 0.0
+    in_flight = outcome.offered_per_s * early_s
     if missing <= max((1 - _DELIVERED) * due, _ENDS * math.sqrt(due), in_flight):
         return None
     rates = f"{number(outcome.delivered_per_s)} of {number(outcome.offered_per_s)} requests/s were answered"
     return _Part(False, False, 1.0, f"the service did not keep up: {rates}", behind=True)
-
-
-def _early_s(values: Mapping[str, Values]) -> float:
-    """The median time of the first answers of a probe, before a queue could grow much."""
-    seen = _times(values)
-    return float(np.median(seen[: max(seen.size // 4, 1)])) / 1e3 if seen.size else 0.0
 
 
 def _times(values: Mapping[str, Values]) -> Values:
@@ -243,7 +224,7 @@ def _held(outcome: ProbeOutcome, longest: ProbeOutcome, name: str, limit: float,
     value = float(finite.std(ddof=1)) if statistic == "std" and finite.size > 1 else 0.0
     value = float(finite.min()) if statistic == "min" else float(finite.max()) if statistic == "max" else value
     met = value <= limit if known.better != "higher" else value >= limit
-    return _Part(met, met, 1.0, _sentence(name, value, known, limit))
+    return _Part(met, met, 1.0, limit_sentence(name, value, known, limit))
 
 
 def _share_held(values: Values, name: str, limit: float, alpha: float, failed_share: float) -> _Part:
@@ -263,7 +244,7 @@ def _share_held(values: Values, name: str, limit: float, alpha: float, failed_sh
     meets, times = _decide(bad / inflation, n / inflation, allowed, alpha)
     value = float(np.quantile(values, share))
     told = f"{percent(bad / n)} of {count(round(n), 'sample')} beyond it, {percent(allowed)} may be"
-    return _Part(meets, bad / n <= allowed, times, f"{_sentence(name, value, known, limit)} ({told})")
+    return _Part(meets, bad / n <= allowed, times, f"{limit_sentence(name, value, known, limit)} ({told})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,7 +369,7 @@ def _mean_held(values: Values, name: str, limit: float, alpha: float) -> _Part:
     sign = -1.0 if known.better == "higher" else 1.0
     distance = sign * (limit - mean)
     met = distance >= 0
-    sentence = _sentence(name, mean, known, limit)
+    sentence = limit_sentence(name, mean, known, limit)
     if values.size < 2:
         return _Part(None, met, 4.0, sentence)
     error = float(values.std(ddof=1)) * math.sqrt(variance_inflation(values) / values.size)
@@ -399,6 +380,7 @@ def _mean_held(values: Values, name: str, limit: float, alpha: float) -> _Part:
     return _Part(None, met, times if times <= _MOST_TIMES else math.inf, sentence)
 
 
-def _sentence(name: str, value: float, known: Metric, limit: float) -> str:
+def limit_sentence(name: str, value: float, known: Metric | MetricStatistics, limit: float) -> str:
+    """A statistic beside its limit, in words."""
     word = "at least" if known.better == "higher" else "at most"
     return f"{name} is {quantity(value, known.unit)}; {word} {number(limit)} was asked for"

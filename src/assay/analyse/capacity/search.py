@@ -1,16 +1,19 @@
-"""Which rate to try next, and what the rates tried so far say about the capacity."""
+"""Which rate to try next, what the rates tried so far say about the capacity, and when a service falls behind."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from assay.analyse.capacity.probe import ERRORS, SHARES, ProbeJudgement, ProbeOutcome, judged
-from assay.analyse.intervals import TAILS, backed
+from assay.analyse.capacity.probe import ERRORS, SHARES, ProbeJudgement, ProbeOutcome, Values, judged
+from assay.analyse.intervals import TAILS, backed, incomplete_beta
+from assay.analyse.records import Interval
 from assay.analyse.text import count, number
 from assay.spec.workload import Search
 
@@ -52,14 +55,6 @@ class CapacityResult:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Bracket:
-    """The highest rate that is believed to meet the objective and the lowest above it that is not."""
-
-    low: ProbeJudgement | None
-    high: ProbeJudgement | None
-
-
 def next_step(history: Sequence[ProbeJudgement], search: Search) -> ProbeStep | CapacityResult:
     """Decide what to try next, from all rates tried so far.
 
@@ -70,130 +65,135 @@ def next_step(history: Sequence[ProbeJudgement], search: Search) -> ProbeStep | 
     """
     if not history:
         return ProbeStep(search.lowest, search.probe)
-    bracket = _bracket(history)
-    step = _wish(history, bracket, search)
+    tried = _TriedRates(history, search)
+    step = tried.wish()
     if isinstance(step, CapacityResult):
         return step
     if len(history) >= search.probes and all(one.rate != step.rate for one in history):
-        return _ended(history, bracket, f"the search ended after {count(search.probes, 'rate')}")
+        return tried.ended(f"the search ended after {count(search.probes, 'rate')}")
     spent = sum(one.duration_s for one in history)
     if spent + step.duration_s > _IN_ALL * search.probes * search.probe:
-        return _ended(history, bracket, f"the search ended after {number(spent)} s")
+        return tried.ended(f"the search ended after {number(spent)} s")
     return step
 
 
-def _wish(history: Sequence[ProbeJudgement], bracket: _Bracket, search: Search) -> ProbeStep | CapacityResult:
-    """The next probe, were there no limit to their number."""
-    doubtful = _contradiction(history) or _doubtful_miss(bracket.high, history)
-    if doubtful is not None:
-        return ProbeStep(doubtful.rate, search.probe)
-    if all(one.meets is not False for one in history):
-        return _grow(max(history, key=lambda one: one.rate), history, bracket, search)
-    low, high = bracket.low, bracket.high
-    if low is None or high is None:
-        return _at_the_lowest(high or low or history[0], history, bracket, search)
-    if _settled(low, high, search):
-        return _confirmed(low, high, history, bracket, search)
-    for one in (high, low):
-        if one.rate in _after_first_miss(history) and (again := _again(one, search)) is not None:
+class _TriedRates:
+    """All rates that were tried, the highest that is believed good (`low`) and the lowest above it that is not."""
+
+    def __init__(self, history: Sequence[ProbeJudgement], search: Search) -> None:
+        self.history, self.search = history, search
+        self.low, self.high = _bracket(history)
+
+    def wish(self) -> ProbeStep | CapacityResult:
+        """The next probe, were there no limit to their number."""
+        doubtful = _contradiction(self.history) or _doubtful_miss(self.high, self.history)
+        if doubtful is not None:
+            return self._probe(doubtful.rate)
+        if all(one.meets is not False for one in self.history):
+            return self._grow(max(self.history, key=lambda one: one.rate))
+        low, high = self.low, self.high
+        if low is None or high is None:
+            return self._at_the_lowest(high or low or self.history[0])
+        if high.rate <= low.rate * self._near:
+            return self._confirmed(low, high)
+        # Before the first miss, a higher rate tells more than the same one again.
+        missed = next((place for place, one in enumerate(self.history) if one.meets is False), len(self.history))
+        later = {one.rate for one in self.history[missed + 1 :]}
+        for one in (high, low):
+            if one.rate in later and (again := self._again(one)) is not None:
+                return again
+        return self._probe(self._between(low.rate, high))
+
+    def ended(self, why: str) -> CapacityResult:
+        """What is known when the search must end: only rates that were measured to meet the objective count."""
+        met = [one.rate for one in self.history if one.meets and (self.low is None or one.rate <= self.low.rate)]
+        capacity = max(met, default=None)
+        missed = [one.rate for one in self.history if one.meets is False and (capacity is None or one.rate > capacity)]
+        high = min(missed, default=None)
+        if capacity is None:
+            untold = [one for one in self.history if one.meets is None]
+            rest = f"; {untold[-1].why}" if untold else ""
+            return CapacityResult(None, None, high, f"{why}; no rate was shown to meet the objective{rest}")
+        end = f"missed at {number(high)}/s" if high is not None else "no higher rate was shown to miss it"
+        return CapacityResult(capacity, capacity, high, f"{why}; met at {number(capacity)}/s, {end}")
+
+    @property
+    def _near(self) -> float:
+        """The ratio of two rates that are as close as is asked for."""
+        return (1 + self.search.within) * (1 + 1e-9)
+
+    def _probe(self, rate: float) -> ProbeStep:
+        return ProbeStep(rate, self.search.probe)
+
+    def _untold(self, one: ProbeJudgement) -> CapacityResult:
+        return self.ended(f"at {number(one.rate)}/s it could not be told")
+
+    def _between(self, low: float, high: ProbeJudgement) -> float:
+        """The rate that halves the gap on the log scale; an overloaded service tells where the gap is likely to end."""
+        likely = _ABOVE_DELIVERED * high.delivered_per_s
+        if low > likely * _REFUTED:
+            return math.sqrt(low * high.rate)
+        return math.sqrt(low * min(max(likely, low * (1 + self.search.within) ** 3), high.rate))
+
+    def _grow(self, top: ProbeJudgement) -> ProbeStep | CapacityResult:
+        """Go up from the highest rate, since none was shown to miss; at the top, make sure of it."""
+        at_top = top.rate >= self.search.highest
+        if (at_top or not top.leans) and (again := self._again(top)) is not None:
             return again
-    return ProbeStep(_between(low.rate, high, search), search.probe)
+        if not at_top:
+            return self._probe(min(top.rate * GROWTH, self.search.highest))
+        if top.meets:
+            reason = f"the highest rate that may be tried, {number(top.rate)}/s, still met the objective"
+            return CapacityResult(top.rate, top.rate, None, f"at least {number(top.rate)}/s: {reason}")
+        return self._prove(top)
 
+    def _at_the_lowest(self, one: ProbeJudgement) -> ProbeStep | CapacityResult:
+        """Even the lowest rate is not good, or not shown to be."""
+        if (again := self._again(one)) is not None:
+            return again
+        if one.meets is False and one.rate <= self.search.lowest:
+            told = f"even the lowest rate, {number(one.rate)}/s, misses the objective: {one.why}"
+            return CapacityResult(None, None, one.rate, told)
+        return self._untold(one)
 
-def _after_first_miss(history: Sequence[ProbeJudgement]) -> set[float]:
-    """The rates that were tried after the first miss: before it, a higher rate tells more than the same one again."""
-    missed = next((place for place, one in enumerate(history) if one.meets is False), len(history))
-    return {one.rate for one in history[missed + 1 :]}
+    def _confirmed(self, low: ProbeJudgement, high: ProbeJudgement) -> ProbeStep | CapacityResult:
+        """Try again what the answer rests on; then give it."""
+        if (again := self._again(low)) is not None:
+            return again
+        if low.meets is None:
+            return self._prove(low)
+        if low.probes == 1:
+            return self._probe(low.rate)
+        if (again := self._again(high)) is not None:
+            return again
+        if high.meets is not False:
+            return self._untold(high)
+        told = f"met at {number(low.rate)}/s, missed at {number(high.rate)}/s"
+        return CapacityResult(low.rate, low.rate, high.rate, told)
 
+    def _prove(self, untold: ProbeJudgement) -> ProbeStep | CapacityResult:
+        """Look a bit below a rate at which it cannot be told: only what was shown to be good can be claimed."""
+        below = [one for one in self.history if one.rate < untold.rate]
+        proven = max((one.rate for one in below if one.meets), default=self.search.lowest)
+        highest = max((one.rate for one in below), default=self.search.lowest)
+        closest = next((one for one in below if one.rate == highest), None)
+        if closest is not None and closest.rate * self._near >= untold.rate:
+            if closest.meets is None:
+                return self._again(closest) or self._prove(closest)
+            return self._probe(closest.rate) if closest.meets and closest.probes == 1 else self._untold(untold)
+        if proven * self._near >= untold.rate:
+            return self._untold(untold)
+        return self._probe(max(untold.rate / (1 + self.search.within), proven))
 
-def _between(low: float, high: ProbeJudgement, search: Search) -> float:
-    """The rate that halves the gap on the log scale; in overload the service tells where the gap is likely to end."""
-    likely = _ABOVE_DELIVERED * high.delivered_per_s
-    if low > likely * _REFUTED:
-        return math.sqrt(low * high.rate)
-    return math.sqrt(low * min(max(likely, low * (1 + search.within) ** 3), high.rate))
-
-
-def _grow(
-    top: ProbeJudgement, history: Sequence[ProbeJudgement], bracket: _Bracket, search: Search
-) -> ProbeStep | CapacityResult:
-    """Go up from the highest rate, since none was shown to miss; at the top, make sure of it."""
-    at_top = top.rate >= search.highest
-    if (at_top or not top.leans) and (again := _again(top, search)) is not None:
-        return again
-    if not at_top:
-        return ProbeStep(min(top.rate * GROWTH, search.highest), search.probe)
-    if top.meets:
-        reason = f"the highest rate that may be tried, {number(top.rate)}/s, still met the objective"
-        return CapacityResult(top.rate, top.rate, None, f"at least {number(top.rate)}/s: {reason}")
-    return _prove(top, history, bracket, search)
-
-
-def _at_the_lowest(
-    one: ProbeJudgement, history: Sequence[ProbeJudgement], bracket: _Bracket, search: Search
-) -> ProbeStep | CapacityResult:
-    """Even the lowest rate is not good, or not shown to be."""
-    if (again := _again(one, search)) is not None:
-        return again
-    if one.meets is False and one.rate <= search.lowest:
-        return CapacityResult(
-            None, None, one.rate, f"even the lowest rate, {number(one.rate)}/s, misses the objective: {one.why}"
-        )
-    return _ended(history, bracket, f"at {number(one.rate)}/s it could not be told")
-
-
-def _settled(low: ProbeJudgement | None, high: ProbeJudgement, search: Search) -> bool:
-    return low is not None and high.rate <= low.rate * (1 + search.within) * (1 + 1e-9)
-
-
-def _confirmed(
-    low: ProbeJudgement, high: ProbeJudgement, history: Sequence[ProbeJudgement], bracket: _Bracket, search: Search
-) -> ProbeStep | CapacityResult:
-    """Try again what the answer rests on; then give it."""
-    if (again := _again(low, search)) is not None:
-        return again
-    if low.meets is None:
-        return _prove(low, history, bracket, search)
-    if low.probes == 1:
-        return ProbeStep(low.rate, search.probe)
-    if (again := _again(high, search)) is not None:
-        return again
-    if high.meets is False:
-        return CapacityResult(
-            low.rate, low.rate, high.rate, f"met at {number(low.rate)}/s, missed at {number(high.rate)}/s"
-        )
-    return _ended(history, bracket, f"at {number(high.rate)}/s it could not be told")
-
-
-def _prove(
-    untold: ProbeJudgement, history: Sequence[ProbeJudgement], bracket: _Bracket, search: Search
-) -> ProbeStep | CapacityResult:
-    """Look a bit below a rate at which it cannot be told: only what was shown to be good can be claimed."""
-    near = (1 + search.within) * (1 + 1e-9)
-    below = [one for one in history if one.rate < untold.rate]
-    proven = max((one.rate for one in below if one.meets), default=search.lowest)
-    highest = max((one.rate for one in below), default=search.lowest)
-    closest = next((one for one in below if one.rate == highest), None)
-    if closest is not None and closest.rate * near >= untold.rate:
-        if closest.meets is None:
-            return _again(closest, search) or _prove(closest, history, bracket, search)
-        if closest.meets and closest.probes == 1:
-            return ProbeStep(closest.rate, search.probe)
-        return _ended(history, bracket, f"at {number(untold.rate)}/s it could not be told")
-    if proven * near >= untold.rate:
-        return _ended(history, bracket, f"at {number(untold.rate)}/s it could not be told")
-    return ProbeStep(max(untold.rate / (1 + search.within), proven), search.probe)
-
-
-def _again(one: ProbeJudgement, search: Search) -> ProbeStep | None:
-    """The same rate for longer, where it could not be told and that may help."""
-    left = _LONGEST * search.probe - one.duration_s
-    if one.meets is not None or left < search.probe:
-        return None
-    needed = one.duration_s * (one.times * _SPARE - 1) if math.isfinite(one.times) else left
-    if (needed > left and one.times > _LONGEST) or one.least_s > left:
-        return None  # no probe of an allowed length would tell
-    return ProbeStep(one.rate, min(max(needed, search.probe, one.least_s), left))
+    def _again(self, one: ProbeJudgement) -> ProbeStep | None:
+        """The same rate for longer, where it could not be told and that may help."""
+        left = _LONGEST * self.search.probe - one.duration_s
+        if one.meets is not None or left < self.search.probe:
+            return None
+        needed = one.duration_s * (one.times * _SPARE - 1) if math.isfinite(one.times) else left
+        if (needed > left and one.times > _LONGEST) or one.least_s > left:
+            return None  # no probe of an allowed length would tell
+        return ProbeStep(one.rate, min(max(needed, self.search.probe, one.least_s), left))
 
 
 def _contradiction(history: Sequence[ProbeJudgement]) -> ProbeJudgement | None:
@@ -218,7 +218,7 @@ def _believed(one: ProbeJudgement) -> bool:
     return one.leans if one.meets is None else one.meets
 
 
-def _bracket(history: Sequence[ProbeJudgement]) -> _Bracket:
+def _bracket(history: Sequence[ProbeJudgement]) -> tuple[ProbeJudgement | None, ProbeJudgement | None]:
     """Where rates turn from good to bad, by a monotone fit to all answers: no single one decides against the others."""
     ordered = sorted(history, key=lambda one: one.rate)
     score = np.array([float(_believed(one)) for one in ordered])
@@ -227,10 +227,10 @@ def _bracket(history: Sequence[ProbeJudgement]) -> _Bracket:
     good = [one for one, value in zip(ordered, fitted, strict=True) if value > 0.5 and _believed(one)]
     low = good[-1] if good else None
     bad = [one for one in ordered if (low is None or one.rate > low.rate) and not _believed(one)]
-    return _Bracket(low, bad[0] if bad else None)
+    return low, bad[0] if bad else None
 
 
-def falling_fit(score: np.typing.NDArray[np.float64], weight: np.typing.NDArray[np.float64]) -> list[float]:
+def falling_fit(score: Values, weight: Values) -> list[float]:
     """The never rising series nearest to the scores (weighted least squares, by pooling adjacent violators)."""
     blocks: list[list[float]] = []  # value, weight, length
     for value, one in zip(score.tolist(), weight.tolist(), strict=True):
@@ -241,21 +241,6 @@ def falling_fit(score: np.typing.NDArray[np.float64], weight: np.typing.NDArray[
             mean = (before[0] * before[1] + later[0] * later[1]) / total
             blocks.append([mean, total, before[2] + later[2]])
     return [value for value, _, length in blocks for _ in range(int(length))]
-
-
-def _ended(history: Sequence[ProbeJudgement], bracket: _Bracket, why: str) -> CapacityResult:
-    """What is known when the search must end: only rates that were measured to meet the objective count."""
-    low = bracket.low
-    met = [one.rate for one in history if one.meets and (low is None or one.rate <= low.rate)]
-    capacity = max(met, default=None)
-    missed = [one.rate for one in history if one.meets is False and (capacity is None or one.rate > capacity)]
-    high = min(missed, default=None)
-    if capacity is None:
-        untold = [one for one in history if one.meets is None]
-        rest = f"; {untold[-1].why}" if untold else ""
-        return CapacityResult(None, None, high, f"{why}; no rate was shown to meet the objective{rest}")
-    end = f"missed at {number(high)}/s" if high is not None else "no higher rate was shown to miss it"
-    return CapacityResult(capacity, capacity, high, f"{why}; met at {number(capacity)}/s, {end}")
 
 
 @dataclass(slots=True)
@@ -276,12 +261,9 @@ class RateSearch:
 
     def facts(self) -> dict[str, JsonValue]:
         """The record of the search, for the result."""
-        last = self.step()
-        done = (
-            last
-            if isinstance(last, CapacityResult)
-            else _ended(self._judged(), _bracket(self._judged()), "it was cut short")
-        )
+        done = self.step()
+        if not isinstance(done, CapacityResult):
+            done = _TriedRates(self._judged(), self.search).ended("it was cut short")
         return {
             "capacity": done.capacity,
             "low": done.low,
@@ -311,28 +293,156 @@ class RateSearch:
         }
 
 
-def statistics_named(
-    values: Mapping[str, np.typing.NDArray[np.float64]], names: Mapping[str, float]
-) -> dict[str, JsonValue]:
+def statistics_named(values: Mapping[str, Values], names: Mapping[str, float]) -> dict[str, JsonValue]:
     """The value of each statistic that an objective names, as far as there are samples of its metric."""
     found: dict[str, JsonValue] = {}
     for name in names:
         metric, _, statistic = name.rpartition(".")
         seen = values.get(metric)
         if seen is not None and seen.size:
-            found[name] = _statistic(seen, statistic)
+            plain = {"mean": seen.mean(), "min": seen.min(), "max": seen.max(), "std": seen.std()}
+            found[name] = float(np.quantile(seen, SHARES[statistic]) if statistic in SHARES else plain[statistic])
     return found
 
 
-def _statistic(values: np.typing.NDArray[np.float64], name: str) -> float:
-    if name in SHARES:
-        return float(np.quantile(values, SHARES[name]))
-    plain = {"mean": values.mean(), "min": values.min(), "max": values.max(), "std": values.std()}
-    return float(plain[name])
-
-
-def _statistics(values: np.typing.NDArray[np.float64]) -> JsonValue:
+def _statistics(values: Values) -> JsonValue:
     """Median, mean and the percentiles that the samples of one probe back."""
     given = {"p50": 0.5, **{name: share for name, share in TAILS.items() if backed(values.size, share)}}
     cut = np.quantile(values, list(given.values())).tolist()
     return {"count": int(values.size), "mean": float(values.mean()), **dict(zip(given, cut, strict=True))}
+
+
+Counts = Sequence[float] | NDArray[np.float64] | NDArray[np.int64]
+
+# A shorter look would take a pause of the service for its end.
+SHORTEST_S = 5.0
+# The time that the first answers take fills the pipe: requests in flight rise and nothing is wrong.
+_FILLING = 5.0
+_BEHIND = 0.93
+_KEEPS_UP = 0.97
+_BLOCKS = 4
+# Standard deviations of a Poisson count. The question is put many times in one run, so the limit is high.
+_CLEARLY = 4.0
+_USUAL = 2.0
+# In a pipe that only fills, completions catch up with arrivals; the deficit of a saturated service stays. And a pause
+# makes its whole deficit at once, in one half of the look.
+_LATE = 0.35
+_EARLY = 0.25
+
+
+def saturated(t: Counts, in_flight: Counts, due: Counts, done: Counts, latency_s: float = 0.0) -> bool | None:
+    """Whether the service falls behind for good.
+
+    Args:
+        t: Seconds, rising, one entry per look of the load loop (some each second).
+        latency_s: About how long one answer takes when nothing else is asked, where it is known.
+
+    Returns:
+        True where requests in flight grew steadily and far fewer ended than were due, longer than chance or the
+        filling of the pipe explains; False where the service keeps up; None where it cannot be told yet.
+    """
+    at, open_, came, went = (np.asarray(series, dtype=np.float64) for series in (t, in_flight, due, done))
+    if at.size < 2 * _BLOCKS:
+        return None
+    elapsed = float(at[-1] - at[0])
+    if elapsed < SHORTEST_S + _FILLING * latency_s:
+        return None
+    # The longer the load goes on, the longer a pause it may have had.
+    begin = int(np.searchsorted(at, at[-1] - max(SHORTEST_S, elapsed / 2)))
+    middle = (begin + at.size - 1) // 2
+    arrivals = float(came[-1] - came[begin])
+    deficit = arrivals - float(went[-1] - went[begin])
+    if deficit <= max((1 - _KEEPS_UP) * arrivals, _USUAL * math.sqrt(arrivals)):
+        return False
+    late = float((came[-1] - came[middle]) - (went[-1] - went[middle]))
+    behind = deficit > max((1 - _BEHIND) * arrivals, _CLEARLY * math.sqrt(arrivals))
+    levels = [float(block.mean()) for block in np.array_split(open_[begin:], _BLOCKS)]
+    grows = all(after > before for before, after in pairwise(levels))
+    stays = _LATE * deficit <= late <= (1 - _EARLY) * deficit
+    return True if behind and grows and stays else None
+
+
+# A line has two parameters, a line with a bend four; fewer points would fit any bend.
+MIN_RATES = 5
+# The bend is looked for in many places, so a chance bend is more likely than its F statistic alone says; with this
+# limit a straight noisy curve gets a knee in fewer than one of twenty cases (the tests measure it).
+_CHANCE = 0.005
+# A real bend that nobody would call a knee: the end of the curve must lie this far above the line before it.
+_RISE = 1.25
+_PLACES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Knee:
+    """Where latency begins to rise with the rate."""
+
+    rate: float
+    interval: Interval
+    """Rates at which the bend may lie as well, given the spread."""
+    before: float
+    """Power with which latency grows with the rate before it; 0 is level."""
+    after: float
+    """The same after it."""
+
+
+def knee(rates: Sequence[float], latencies: Sequence[Sequence[float]], level: float = 0.95) -> Knee | None:
+    """Find the knee of a latency curve.
+
+    Two straight lines that meet, on logarithmic axes, are held against a single one. The bend counts when it
+    explains far more than its two parameters would by chance, and when the curve rises by a quarter or more.
+
+    Args:
+        latencies: For each rate the values of its runs; several runs tell what noise is.
+    """
+    x, y = _points(rates, latencies)
+    if np.unique(x).size < MIN_RATES:
+        return None
+    df = x.size - 4
+    places = np.linspace(float(x.min()), float(x.max()), _PLACES + 2)[1:-1]
+    # Two lines that meet at a place: level, slope, change of slope.
+    fits = [
+        _residual(np.column_stack([np.ones_like(x), x, np.maximum(x - place, 0.0)]), y) for place in places.tolist()
+    ]
+    rests = np.array([rest for rest, _ in fits])
+    best = int(np.argmin(rests))
+    straight = _residual(np.column_stack([np.ones_like(x), x]), y)[0]
+    coefficients = fits[best][1]
+    before, after = float(coefficients[1]), float(coefficients[1] + coefficients[2])
+    rise = math.exp(float(coefficients[2]) * (float(x.max()) - float(places[best])))
+    if rests[best] <= 0 < straight:
+        chance = 0.0
+    else:
+        chance = _f_tail((straight - rests[best]) / 2 / max(rests[best] / df, 1e-300), 2, df)
+    if after <= before or rise < _RISE or chance > _CHANCE:
+        return None
+    near = places[[_f_tail((rest - rests[best]) / max(rests[best] / df, 1e-300), 1, df) >= 1 - level for rest in rests]]
+    # Real curves bend and do not break, so no bend is known more closely than the rates around it were tried.
+    levels = np.unique(x)
+    low = min(float(near.min()), float(levels[levels <= places[best]].max()))
+    high = max(float(near.max()), float(levels[levels >= places[best]].min()))
+    told = f"two lines through {x.size} values; no closer than the rates that were tried"
+    interval = Interval(float(np.exp(low)), float(np.exp(high)), level, told)
+    return Knee(float(np.exp(places[best])), interval, before, after)
+
+
+def _points(rates: Sequence[float], latencies: Sequence[Sequence[float]]) -> tuple[Values, Values]:
+    """All runs as points on logarithmic axes; what is not positive has no place there."""
+    pairs = [
+        (rate, value)
+        for rate, values in zip(rates, latencies, strict=True)
+        for value in values
+        if rate > 0 and value > 0 and math.isfinite(value)
+    ]
+    x, y = (np.log(np.array(column, dtype=np.float64)) for column in (zip(*pairs, strict=True) if pairs else ([], [])))
+    return x, y
+
+
+def _residual(columns: Values, y: Values) -> tuple[float, Values]:
+    coefficients: Values = np.linalg.lstsq(columns, y, rcond=None)[0].astype(np.float64, copy=False)
+    rest = y - columns @ coefficients
+    return float(np.einsum("i,i->", rest, rest)), coefficients
+
+
+def _f_tail(f: float, df1: int, df2: int) -> float:
+    """The chance that an F statistic is larger."""
+    return 1.0 if f <= 0 else incomplete_beta(df2 / (df2 + df1 * f), df2 / 2, df1 / 2)

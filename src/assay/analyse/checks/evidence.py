@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,6 +19,16 @@ from assay.spec.target import CommandTarget, DeviceTarget, EndpointTarget, Model
 # A check's answer: passed, failed or cannot be told, and one plain sentence with the figures.
 Finding = tuple[bool | None, str]
 NOTHING_MEASURED: Finding = (None, "no run gave numbers, so there is nothing to look at")
+
+
+def all_of(parts: Iterable[Finding | None], otherwise: str) -> Finding:
+    """Several answers as one: the sentences of those that failed, else all; `otherwise` where there is no answer."""
+    answers = [part for part in parts if part is not None]
+    if not answers:
+        return None, otherwise
+    failed = [sentence for passed, sentence in answers if not passed]
+    return not failed, "; ".join(failed or [sentence for _, sentence in answers])
+
 
 # Times of whole requests, of which one follows the other: the series in which a drift shows. Gaps between tokens
 # remember each other, and counts of tokens say what was asked.
@@ -63,18 +73,14 @@ class CheckEvidence:
         Of a service, only the times that its headline is about: a result has many sampled metrics, and most of them
         describe what was asked, or repeat the same requests.
         """
-        names = self._looked_at()
+        sampled = {one.metric for sets in self.samples.values() for one in sets}
+        names: list[str] = []
+        if not self.is_program and len(sampled) >= 2:
+            times = [name for name in _REQUESTS if name in sampled]
+            names = [name for name in times if name in self.headline] or times[:1]
         return {
             key: values[np.isfinite(values)] for key, values in self.values().items() if not names or key[1] in names
         }
-
-    def _looked_at(self) -> frozenset[str]:
-        """The metrics whose samples are judged; empty for all of them."""
-        sampled = {one.metric for sets in self.samples.values() for one in sets}
-        if self.is_program or len(sampled) < 2:
-            return frozenset()
-        shown = [name for name in _REQUESTS if name in sampled and name in self.headline]
-        return frozenset(shown or [name for name in _REQUESTS if name in sampled][:1])
 
     @property
     def is_served(self) -> bool:

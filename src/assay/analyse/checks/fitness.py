@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pydantic import JsonValue
 
 from assay.analyse.checks.evidence import CheckEvidence, Finding
+from assay.analyse.records import section
 from assay.analyse.text import listed, number, percent
 from assay.units import show_bytes
 
@@ -27,7 +28,7 @@ _PAGE_BYTES = 4096
 # Reading these takes long, or their steps are coarse; the kernel falls back to them when a better one is not steady.
 _SLOW_CLOCKS = frozenset({"acpi_pm", "hpet", "jiffies", "pit", "refined-jiffies"})
 _STEADY_CLOCKS = frozenset(
-    {
+    (
         "arch_sys_counter",
         "hyperv_clocksource_tsc_page",
         "kvm-clock",
@@ -36,7 +37,7 @@ _STEADY_CLOCKS = frozenset(
         "tod",
         "tsc",
         "xen",
-    }
+    )
 )
 # Governors of these drivers only lean to one side; the preference says to which.
 _LEANING_DRIVERS = ("intel_pstate", "amd-pstate-epp", "amd_pstate_epp")
@@ -49,17 +50,12 @@ _UNKNOWN = 0.10
 _PARTS = ("integer", "memory")
 
 
-def section(tree: Mapping[str, JsonValue], name: str) -> Mapping[str, JsonValue]:
-    """A part of a record; empty where it is missing."""
-    found = tree.get(name)
-    return found if isinstance(found, Mapping) else {}
-
-
 def figure(tree: Mapping[str, JsonValue], name: str) -> float | None:
     """A number of a record; None where it is missing or none."""
-    found = tree.get(name)
-    known = isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found)
-    return float(found) if known and isinstance(found, int | float) else None
+    value = tree.get(name)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        return None
+    return float(value)
 
 
 def reason(state: State, name: str, otherwise: str) -> str:
@@ -81,11 +77,6 @@ def worst(evidence: CheckEvidence, ask: Callable[[State], Finding]) -> Finding:
         if passed is False:
             return False, f"{when} the job {sentence}"
     return next((one for one in found.values() if one[0]), next(iter(found.values()), NOT_READ))
-
-
-def governor_for_speed(evidence: CheckEvidence) -> Finding:
-    """Whether the clock of the processor is told to stay up."""
-    return worst(evidence, governor)
 
 
 def governor(state: State) -> Finding:
@@ -116,7 +107,7 @@ def turbo_steady(evidence: CheckEvidence) -> Finding:
     apart = _apart(found)
     if apart and any(section(state, "processor").get("turbo") == "on" for state in found.values()):
         part = max(apart, key=lambda one: abs(apart[one]))
-        told = f"the control workload took {percent(apart[part], signed=True)} after the job against before ({part})"
+        told = _took(apart[part], part)
         if abs(apart[part]) <= _SAME:
             return True, f"turbo is on, and held: {told}"
     return worst(evidence, turbo)
@@ -134,11 +125,6 @@ def turbo(state: State) -> Finding:
         far = max(abs(drift) for drift, _, _ in drifts.values())
         return True, f"turbo is on, and steady: the control workload is within {percent(far)} of its history"
     return False, "turbo is on, so the clock moves with heat and with the number of busy cores"
-
-
-def cool_enough(evidence: CheckEvidence) -> Finding:
-    """Whether processor and device were far from the temperature at which they slow down."""
-    return worst(evidence, cool)
 
 
 def cool(state: State) -> Finding:
@@ -236,15 +222,17 @@ def control_steady(evidence: CheckEvidence) -> Finding:
     for part, share in apart.items():
         limit = _limit_between(found, part)
         if abs(share) > limit:
-            told = f"the control workload took {percent(share, signed=True)} after the job against before ({part} loop)"
-            return False, f"{told}; within ±{percent(limit)} is fine"
+            return False, f"{_took(share, f'{part} loop')}; within ±{percent(limit)} is fine"
     if far[0] is False or not apart:
         return far
     part = max(apart, key=lambda one: abs(apart[one]))
-    told = f"the control workload took {percent(apart[part], signed=True)} after the job against before ({part} loop)"
     # Where the history is too wild to tell, that two timings agree is luck.
     wild = any(band > _WIDEST for state in found.values() for _, band, _ in _drifts(state).values())
-    return None if wild else True, f"{told}; {far[1]}"
+    return None if wild else True, f"{_took(apart[part], f'{part} loop')}; {far[1]}"
+
+
+def _took(share: float, part: str) -> str:
+    return f"the control workload took {percent(share, signed=True)} after the job against before ({part})"
 
 
 def control(state: State) -> Finding:
@@ -292,11 +280,6 @@ def _limit_between(found: Mapping[str, State], part: str) -> float:
     return max(_SAME, math.sqrt(2) * min(_WIDEST, max(bands))) if bands else _UNKNOWN
 
 
-def held_alone(evidence: CheckEvidence) -> Finding:
-    """Whether nobody else measured on the same device meanwhile."""
-    return held(evidence.environment)
-
-
 def held(state: State) -> Finding:
     """Whether nobody else can measure on the same device, by the record of its lock."""
     lock = section(state, "lock")
@@ -310,13 +293,10 @@ def held(state: State) -> Finding:
         return False, f"{devices} was not locked: {listed(who)} measures on the same machine"
     if lock.get("held") is True:
         waited = figure(lock, "waited_s") or 0.0
-        return True, f"{devices} was locked, so nobody else measured on it{_after(waited)}"
+        after = f"; it was free after {number(waited)} s" if waited >= 1 else ""
+        return True, f"{devices} was locked, so nobody else measured on it{after}"
     why = [f"{name}: {told}" for name, told in section(lock, "absent").items()]
     return None, f"{devices} could not be locked" + (f" ({listed(why)})" if why else "")
-
-
-def _after(waited_s: float) -> str:
-    return f"; it was free after {number(waited_s)} s" if waited_s >= 1 else ""
 
 
 def _other(other: Mapping[str, JsonValue]) -> str:

@@ -8,9 +8,10 @@ from urllib.parse import urlsplit
 import numpy as np
 from pydantic import JsonValue
 
-from assay.analyse.checks.client import below_ceiling
-from assay.analyse.checks.evidence import NOTHING_MEASURED, CheckEvidence, Finding
-from assay.analyse.checks.fitness import State, figure, gpus_of, reason, section, states
+from assay.analyse.checks.evidence import NOTHING_MEASURED, CheckEvidence, Finding, all_of
+from assay.analyse.checks.fitness import State, figure, gpus_of, reason, states
+from assay.analyse.checks.output import below_ceiling
+from assay.analyse.records import section
 from assay.analyse.text import count, listed, percent
 from assay.run.records import Window
 from assay.spec.target import EndpointTarget
@@ -85,14 +86,10 @@ def _share_now(share: float, limit: float, what: str, of_what: str) -> tuple[boo
 def clocks_steady(evidence: CheckEvidence) -> Finding:
     """Whether neither the processor nor the device held its clock down: for heat, or for power."""
     parts = (_kernel_count(evidence), _seen_throttled(evidence), _told_throttled(evidence))
-    found = [part for part in parts if part is not None]
-    if not found:
-        return None, "this machine does not tell whether it throttled its clocks"
-    failed = [sentence for passed, sentence in found if not passed]
-    return not failed, "; ".join(failed or [sentence for _, sentence in found])
+    return all_of(parts, "this machine does not tell whether it throttled its clocks")
 
 
-def _kernel_count(evidence: CheckEvidence) -> tuple[bool, str] | None:
+def _kernel_count(evidence: CheckEvidence) -> Finding | None:
     """Throttle events that the kernel counted in the measured windows."""
     events = evidence.windows(lambda window: window.throttle_events)
     if not events:
@@ -104,7 +101,7 @@ def _kernel_count(evidence: CheckEvidence) -> tuple[bool, str] | None:
     return True, f"no thermal throttling in {count(len(events), 'run')}"
 
 
-def _seen_throttled(evidence: CheckEvidence) -> tuple[bool, str] | None:
+def _seen_throttled(evidence: CheckEvidence) -> Finding | None:
     """Reasons that were seen from the side while runs were measured."""
     reasons: dict[str, dict[str, None]] = {}
     runs: dict[str, list[str]] = {}
@@ -123,7 +120,7 @@ def _seen_throttled(evidence: CheckEvidence) -> tuple[bool, str] | None:
     return (False, "; ".join(held)) if held else (True, f"{listed(list(reasons))} never held its clock down")
 
 
-def _told_throttled(evidence: CheckEvidence) -> tuple[bool, str] | None:
+def _told_throttled(evidence: CheckEvidence) -> Finding | None:
     """What devices told just before and after; only where nobody looked while runs were measured."""
     looked = any(run.seen is not None and run.seen.throttled for run in evidence.good)
     found = [] if looked else [(when, *clocks_now(state)) for when, state in states(evidence).items()]
@@ -190,19 +187,15 @@ def device_alone(evidence: CheckEvidence) -> Finding:
 
 def alone_now(state: State) -> Finding:
     """Whether no process of others computes on a GPU at this moment."""
-    boards = [board for board in gpus_of(state) if isinstance(board.get("foreign"), list)]
-    for board in boards:
-        if who := [_named(one) for one in _list(board.get("foreign")) if isinstance(one, Mapping)]:
+    boards = [(board, who) for board in gpus_of(state) if isinstance(who := board.get("foreign"), list)]
+    for board, foreign in boards:
+        if who := [_named(one) for one in foreign if isinstance(one, Mapping)]:
             return False, f"others compute on GPU {board.get('index')}: {listed(who)}"
     if boards:
         return True, f"no process of others is on {count(len(boards), 'GPU')}"
     if state.get("device") == "cpu":
         return None, _PROCESSOR
     return None, reason(state, "gpu", "which programs use the device was not read")
-
-
-def _list(value: JsonValue) -> list[JsonValue]:
-    return value if isinstance(value, list) else []
 
 
 def _named(process: Mapping[str, JsonValue]) -> str:
@@ -219,17 +212,14 @@ def client_below_ceiling(evidence: CheckEvidence) -> Finding:
     if evidence.is_served or "client_ceiling_pct" in evidence.metrics:
         return below_ceiling(evidence)
     costs = evidence.windows(lambda window: window.harness_ns)
-    medians = {run: float(np.median(values)) for (run, metric), values in _latencies(evidence).items()}
+    samples = {run: values for (run, metric), values in evidence.measured().items() if metric == "latency_ms"}
+    medians = {run: float(np.median(values)) for run, values in samples.items() if values.size}
     shares = {run: costs[run] / (medians[run] * 1e6) for run in costs if medians.get(run, 0) > 0}
     if not shares:
         return None, "the cost of our own loop was not measured"
     run = max(shares, key=lambda key: shares[key])
     cost = f"our own loop costs {costs[run]:,.0f} ns a sample, {percent(shares[run])} of the median latency"
     return shares[run] <= _HARNESS, cost if shares[run] <= _HARNESS else f"{cost}; at most {percent(_HARNESS)} is fine"
-
-
-def _latencies(evidence: CheckEvidence) -> dict[tuple[int, str], np.typing.NDArray[np.float64]]:
-    return {key: values for key, values in evidence.measured().items() if key[1] == "latency_ms" and values.size}
 
 
 def device_used(evidence: CheckEvidence) -> Finding:

@@ -1,4 +1,4 @@
-"""Checks of the numbers themselves: are there enough of them, are they level, do they agree."""
+"""Checks of the numbers themselves, and the objectives of the file held against them: met, missed or cannot tell."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
+from assay.analyse.capacity.probe import ALPHA, limit_sentence, share_held
 from assay.analyse.checks.evidence import NOTHING_MEASURED, CheckEvidence, Finding
 from assay.analyse.headline import is_quality
 from assay.analyse.intervals import TAILS, median_interval_of_run, relative_half_width, samples_needed
-from assay.analyse.records import MetricStatistics
-from assay.analyse.steady_state import RunDrift, drift
-from assay.analyse.text import count, listed, percent
+from assay.analyse.records import Check, Interval, MetricStatistics
+from assay.analyse.steady_state import drift
+from assay.analyse.text import count, listed, percent, quantity
+from assay.plan.job import Job
 
 # Two runs can agree by luck; three is the smallest number whose spread means something.
 MIN_RUNS = 3
@@ -105,10 +108,6 @@ def steady_state(evidence: CheckEvidence) -> Finding:
     worst = f"{metric} in run {run}: {told[run, metric].detail}"
     if evidence.is_program:
         return None, f"not judged, since a program may report what should move; {worst}"
-    return _few_drift(told, worst)
-
-
-def _few_drift(told: dict[tuple[int, str], RunDrift], worst: str) -> Finding:
     runs = {run for run, _ in told}
     drifting = {run for (run, _), one in told.items() if not one.steady}
     if len(drifting) > _DRIFTING_RUNS * len(runs):
@@ -119,9 +118,10 @@ def _few_drift(told: dict[tuple[int, str], RunDrift], worst: str) -> Finding:
 def interval_narrow(evidence: CheckEvidence) -> Finding:
     """Whether runs agree as closely as the file asks."""
     target = evidence.job.definition.measure.interval
-    spread = {name: _width_between_runs(evidence.metrics[name]) for name in _between_runs_judged(evidence)}
-    known = {name: width for name, width in spread.items() if width is not None}
-    if not spread:
+    names = _between_runs_judged(evidence)
+    intervals = {name: evidence.metrics[name].interval for name in names}
+    known = {name: relative_half_width(interval) for name, interval in intervals.items() if interval is not None}
+    if not names:
         return NOTHING_MEASURED
     if not known:
         return None, "one run has no spread between runs"
@@ -143,11 +143,6 @@ def _between_runs_judged(evidence: CheckEvidence) -> tuple[str, ...]:
     return evidence.speed
 
 
-def _width_between_runs(stats: MetricStatistics) -> float | None:
-    interval = stats.interval
-    return None if interval is None else relative_half_width(interval)
-
-
 def tail_backed(evidence: CheckEvidence) -> Finding:
     """Whether the percentiles that somebody relies on are backed by the number of samples."""
     relied = [name.rsplit(".", 1) for name in evidence.job.definition.objective]
@@ -155,10 +150,8 @@ def tail_backed(evidence: CheckEvidence) -> Finding:
         stats = evidence.metrics.get(metric)
         if stats is not None and statistic in TAILS and getattr(stats, statistic) is None:
             needed = samples_needed(TAILS[statistic])
-            return (
-                False,
-                f"the objective names {metric}.{statistic}, which needs {needed:,} samples; {stats.count:,} were taken",
-            )
+            told = f"which needs {needed:,} samples; {stats.count:,} were taken"
+            return False, f"the objective names {metric}.{statistic}, {told}"
     if not evidence.headline:
         return NOTHING_MEASURED
     return _highest_given(evidence)
@@ -211,17 +204,91 @@ def _kinds(evidence: CheckEvidence) -> str:
 
 def values_finite(evidence: CheckEvidence) -> Finding:
     """Whether all values are numbers; NaN and infinities are kept as samples and left out of the statistics."""
-    bad, values = _not_finite(evidence)
-    if bad:
-        return False, f"{bad:,} of {count(values, 'value')} are not finite numbers and are left out of the statistics"
-    return True, f"all {count(values, 'value')} are finite numbers"
-
-
-def _not_finite(evidence: CheckEvidence) -> tuple[int, int]:
-    """How many values of the runs are NaN or infinite, and how many values there are."""
     of_runs = [value for run in evidence.good for value in run.metrics.values()]
     # A request without a reference has no score, and one without an answer no time to its first token.
     looked_at = {key: values for key, values in evidence.values().items() if not is_quality(key[1])}
     sampled = [values for key, values in looked_at.items() if not evidence.is_served or key[1] in evidence.headline]
     bad = sum(not math.isfinite(value) for value in of_runs) + sum(int((~np.isfinite(one)).sum()) for one in sampled)
-    return bad, len(of_runs) + sum(one.size for one in sampled)
+    values = len(of_runs) + sum(one.size for one in sampled)
+    if bad:
+        return False, f"{bad:,} of {count(values, 'value')} are not finite numbers and are left out of the statistics"
+    return True, f"all {count(values, 'value')} are finite numbers"
+
+
+# Metric → run id → the values that it gave.
+ByRun = Mapping[str, Mapping[int, NDArray[np.float64]]]
+
+
+def gates_of(job: Job, metrics: Mapping[str, MetricStatistics], values: ByRun | None = None) -> tuple[Check, ...]:
+    """One check per objective; what was not measured is neither met nor missed.
+
+    Args:
+        values: What each run gave, where it is known: a percentile that is too close to its limit cannot be told.
+    """
+    objective = job.definition.objective
+    # Each of several limits is one more chance to be missed by luck.
+    alpha = ALPHA / max(len(objective), 1)
+    return tuple(_gate(name, limit, metrics, values or {}, alpha) for name, limit in objective.items())
+
+
+def _gate(name: str, limit: float, metrics: Mapping[str, MetricStatistics], values: ByRun, alpha: float) -> Check:
+    metric, _, statistic = name.rpartition(".")
+    # A program may report one metric under several labels; the objective holds for each of them.
+    found = {label: stats for label, stats in metrics.items() if label == metric or label.startswith(f"{metric}{{")}
+    if not found:
+        return Check(name, None, f"{metric} was not measured")
+    parts = [_held(label, statistic, limit, stats, values.get(label), alpha) for label, stats in found.items()]
+    answers = [passed for passed, _ in parts]
+    passed = False if False in answers else None if None in answers else True
+    return Check(name, passed, "; ".join(sentence for _, sentence in parts))
+
+
+def _held(
+    label: str,
+    statistic: str,
+    limit: float,
+    stats: MetricStatistics,
+    by_run: Mapping[int, NDArray[np.float64]] | None,
+    alpha: float,
+) -> tuple[bool | None, str]:
+    """Whether one metric keeps to a limit, in its own direction."""
+    value: float | None = getattr(stats, statistic)
+    name = f"{label}.{statistic}"
+    if value is None:
+        return None, _not_given(name, statistic, stats)
+    if stats.better is None:
+        return None, f"{name} is {quantity(value, stats.unit)}, and which direction is better was not declared"
+    met = value <= limit if stats.better == "lower" else value >= limit
+    sentence = limit_sentence(name, value, stats, limit)
+    if statistic in TAILS and by_run:
+        answer, told = _tail(TAILS[statistic], limit, by_run, higher=stats.better == "higher", alpha=alpha)
+        return answer, sentence + told
+    interval = _interval(label, statistic, stats)
+    if interval is not None and interval.low <= limit <= interval.high:
+        sentence += ", which lies inside the interval between runs, so another measurement may end on the other side"
+    return met, sentence
+
+
+def _not_given(name: str, statistic: str, stats: MetricStatistics) -> str:
+    if statistic not in TAILS:
+        return f"{name} needs more than {stats.count:,} value"
+    return f"{name} is not given: it needs {samples_needed(TAILS[statistic]):,} samples and {stats.count:,} were taken"
+
+
+def _tail(
+    share: float, limit: float, by_run: Mapping[int, NDArray[np.float64]], *, higher: bool, alpha: float
+) -> tuple[bool | None, str]:
+    """Whether a percentile keeps its limit, by the samples beyond it; None where these are too close to what may be."""
+    parts = [values[np.isfinite(values)] for values in by_run.values()]
+    held = share_held(parts, share, limit, higher=higher, alpha=alpha)
+    samples = sum(values.size for values in parts)
+    told = f" ({percent(held.beyond)} of {samples:,} samples beyond it, {percent(held.allowed)} may be)"
+    close = ": too close to tell, by the samples and the spread between runs"
+    return held.meets, told + (close if held.meets is None else "")
+
+
+def _interval(label: str, statistic: str, stats: MetricStatistics) -> Interval | None:
+    """The interval of a statistic itself, from what each run gave of it; None where it has none."""
+    if statistic == "mean":
+        return stats.interval if is_quality(label) else stats.mean_interval
+    return stats.interval if statistic in ("median", "p50") and not is_quality(label) else None

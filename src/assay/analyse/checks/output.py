@@ -1,20 +1,21 @@
-"""Checks of what came back: answers as long as asked, tokens counted, quality, and every metric a program declares."""
+"""Checks of a load and of what came back: client, delivery, lengths and quality of answers, metrics of programs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 
 from pydantic import JsonValue
 
-from assay.analyse.checks.evidence import CheckEvidence, Finding
-from assay.analyse.checks.gates import gates_of
+from assay.analyse.checks.evidence import CheckEvidence, Finding, all_of
+from assay.analyse.checks.numbers import gates_of
 from assay.analyse.headline import declared, is_quality
-from assay.analyse.text import count, listed, number
+from assay.analyse.text import count, listed, number, percent
 from assay.metrics import base_name
 from assay.plan.job import Job
 from assay.run.records import SingleRunResult
 from assay.spec.target import CommandTarget
-from assay.spec.workload import Tokens
+from assay.spec.workload import Load, Tokens
 
 # A token more or less for the end of an answer is no difference.
 _LENGTH = 0.05
@@ -45,12 +46,10 @@ def as_long_as_asked(evidence: CheckEvidence) -> Finding:
 def _lengths(evidence: CheckEvidence, asked: int | Tokens) -> tuple[float, float] | None:
     """Tokens asked for and delivered: medians request by request where they were kept, else of the whole."""
     for lengths in evidence.facts("lengths").values():
-        side = lengths.get("output")
-        wanted, off = (
-            (_median(side.get(name)) for name in ("asked", "difference")) if isinstance(side, Mapping) else (None, None)
-        )
-        if wanted is not None and off is not None:
-            return wanted, wanted + off
+        if isinstance(side := lengths.get("output"), Mapping):
+            wanted, off = (_median(side.get(name)) for name in ("asked", "difference"))
+            if wanted is not None and off is not None:
+                return wanted, wanted + off
     stats = evidence.metrics.get("output_tokens")
     if stats is None:
         return None
@@ -76,8 +75,7 @@ def tokens_counted(evidence: CheckEvidence) -> Finding:
     if not told:
         return None, "nothing was counted in tokens"
     for run, facts in told.items():
-        wrong = _disagreement(facts) or _bundled(facts)
-        if wrong:
+        if wrong := _disagreement(facts) or _bundled(facts):
             return False, f"run {run}: {wrong}"
     facts = next(iter(told.values()))
     sources = {side: _source(facts.get(side)) for side in ("input", "output")}
@@ -140,14 +138,10 @@ def good_enough(evidence: CheckEvidence) -> Finding:
     return (None, "; ".join(untold)) if untold else (True, "; ".join(gate.detail for gate in gates))
 
 
-def declares(evidence: CheckEvidence) -> bool:
-    """Whether the file declares metrics of a program."""
-    return bool(declared(evidence.job.definition))
-
-
-def lost_output(evidence: CheckEvidence) -> bool:
-    """Whether a run wrote more than is kept."""
-    return bool(_dropped(evidence))
+def lost_output(evidence: CheckEvidence) -> Mapping[int, int]:
+    """Run id → by how many bytes it wrote more than is kept, for those that did."""
+    dropped = {run.run_id: run.facts.get("output_bytes_dropped") for run in evidence.good}
+    return {run: size for run, size in dropped.items() if isinstance(size, int) and size > 0}
 
 
 def declared_reported(evidence: CheckEvidence) -> Finding:
@@ -157,26 +151,34 @@ def declared_reported(evidence: CheckEvidence) -> Finding:
     missing = [name for name in names if name not in known]
     if not missing:
         return True, f"{listed(names)} {'was' if len(names) == 1 else 'were'} reported"
-    told = "; ".join(f"{name} has a value in 0 of {_runs(evidence)}{_why(evidence, name)}" for name in missing)
+    # One that was reported, and yet has no statistics, was NaN or infinite each time.
+    unknown = "all its values are NaN or infinite"
+    reasons = {
+        name: next((run.absent[name] for run in evidence.good if name in run.absent), unknown) for name in missing
+    }
+    told = "; ".join(f"{name} has a value in 0 of {_runs(evidence)}: {why}" for name, why in reasons.items())
     return False, f"{told}; check target.metrics against what the program prints or emits"
 
 
 def declared_in_every_run(evidence: CheckEvidence) -> Finding:
     """Whether no run leaves out a declared metric that others have."""
-    missing: dict[str, list[int]] = {}
+    missing: dict[str, list[str]] = {}
     for name in declared(evidence.job.definition):
-        without = [run.run_id for run in evidence.good if not _reports(evidence, run, name)]
+        without = [str(run.run_id) for run in evidence.good if not _reports(evidence, run, name)]
         if without and len(without) < len(evidence.good):
             missing[name] = without
     if not missing:
         return True, f"no run of {_runs(evidence)} left out a metric that another one reported"
-    told = "; ".join(f"{name} was not reported in {_named(runs)}" for name, runs in missing.items())
+    told = "; ".join(
+        f"{name} was not reported in run{'' if len(runs) == 1 else 's'} {listed(runs)}"
+        for name, runs in missing.items()
+    )
     return False, f"{told}, out of {_runs(evidence)}, so its statistics leave them out"
 
 
 def output_whole(evidence: CheckEvidence) -> Finding:
     """Whether the patterns of the file saw everything that the program wrote."""
-    dropped = _dropped(evidence)
+    dropped = lost_output(evidence)
     if not dropped:
         return True, "all output was kept"
     run = max(dropped, key=lambda one: dropped[one])
@@ -188,25 +190,180 @@ def output_whole(evidence: CheckEvidence) -> Finding:
     return False, f"{told}; values that were printed there are missing, so print less or use assay.emit"
 
 
-def _dropped(evidence: CheckEvidence) -> Mapping[int, int]:
-    found = {run.run_id: run.facts.get("output_bytes_dropped") for run in evidence.good}
-    return {run: size for run, size in found.items() if isinstance(size, int) and size > 0}
-
-
 def _reports(evidence: CheckEvidence, run: SingleRunResult, name: str) -> bool:
     sampled = {one.metric for one in evidence.samples.get(run.run_id, ()) if one.phase == "measure"}
     return any(base_name(metric) == name for metric in (*sampled, *run.metrics))
-
-
-def _why(evidence: CheckEvidence, name: str) -> str:
-    reasons = dict.fromkeys(run.absent[name] for run in evidence.good if name in run.absent)
-    # One that was reported, and yet has no statistics, was NaN or infinite each time.
-    return f": {next(iter(reasons), 'all its values are NaN or infinite')}"
 
 
 def _runs(evidence: CheckEvidence) -> str:
     return count(len(evidence.good), "run")
 
 
-def _named(runs: list[int]) -> str:
-    return f"run{'' if len(runs) == 1 else 's'} {listed([str(run) for run in runs])}"
+# The share of each that is fine, in percent, and what is told of one that is fine and of one that is not.
+_CLIENT_SHARES = (
+    # Above it, times begin to be those of the client.
+    (
+        "client_ceiling_pct",
+        70.0,
+        "the load took {share} of what this client can do on this machine",
+        (
+            "the load took {share} of what this client can do on this machine; "
+            "above {limit} add clients (load.clients), or lower the load"
+        ),
+    ),
+    # Of one core: a client that never rests is late for what comes next.
+    (
+        "client_cpu_pct",
+        90.0,
+        "its busiest process used {share} of a core",
+        "the busiest client process used {share} of its core, so it was late for what arrived",
+    ),
+    # Of the window: a client that is ready and gets no processor notes arrivals late, and nothing else shows it.
+    (
+        "client_wait_pct",
+        10.0,
+        "it waited for a processor {share} of the time",
+        (
+            "the client waited for a processor {share} of the time, so what arrived was noted late; "
+            "at most {limit} is fine"
+        ),
+    ),
+)
+# How long the loop may be away from the network, as a share of the shortest time that the headline is about; less
+# than the floor hides in the noise of any system that is shared.
+_LAG_SHARE = 0.10
+_LAG_FLOOR_MS = 2.0
+# How late requests may be sent beside how long they take.
+_DELAY_SHARE = 0.10
+_DELAY_FLOOR_MS = 5.0
+_DELIVERED = 0.95
+# Of the asked duration, in which all machines that were to begin at one moment must have loaded at once, and how far
+# apart they may have begun. Where each began when it could, a run without half of it in common has no numbers anyway.
+_TOGETHER = 0.8
+_SKEW_S = 0.5
+_SURE = 3.0  # standard deviations of the number of arrivals
+_TIMES = ("itl_ms", "ttft_ms", "latency_ms", "e2e_ms")
+
+
+def below_ceiling(evidence: CheckEvidence) -> Finding:
+    """Whether the client had room to spare: of its measured ceiling, of its core, and in its loop."""
+    return all_of((*_shares(evidence), _lag(evidence)), "what the client can do on this machine was not measured")
+
+
+def _shares(evidence: CheckEvidence) -> Iterator[Finding]:
+    for metric, limit_pct, fine, bad in _CLIENT_SHARES:
+        if (pct := evidence.worst(metric)) is not None:
+            sentence = fine if pct <= limit_pct else bad
+            yield pct <= limit_pct, sentence.format(share=percent(pct / 100), limit=percent(limit_pct / 100))
+
+
+def _lag(evidence: CheckEvidence) -> Finding | None:
+    lag = evidence.worst("loop_lag_ms", "p99")
+    beside = _shortest(evidence)
+    if lag is None or beside is None:
+        return None
+    name, median = beside
+    limit = max(_LAG_FLOOR_MS, _LAG_SHARE * median)
+    if lag <= limit:
+        return True, f"its loop was away from the network for at most {number(lag)} ms"
+    told = f"the client's loop was away from the network for {number(lag)} ms, beside a median {name} of"
+    return False, f"{told} {number(median)} ms; at most {number(limit)} ms is fine"
+
+
+def _shortest(evidence: CheckEvidence) -> tuple[str, float] | None:
+    """The shortest time that the headline is about, by its median."""
+    medians = {name: evidence.metrics[name].median for name in _TIMES if name in evidence.metrics}
+    shown = {name: value for name, value in medians.items() if name in evidence.headline} or medians
+    return min(shown.items(), key=lambda item: item[1]) if shown else None
+
+
+def load_delivered(evidence: CheckEvidence) -> Finding:
+    """Whether the load that the file asks for is the one that the target got."""
+    if not evidence.is_served:
+        return None, "calls follow one another inside our process, so nothing can be left unsent"
+    parts = (_stopped(evidence), _skipped(evidence), _delay(evidence), _level(evidence), _together(evidence))
+    return all_of(parts, "how much of the load was delivered was not recorded")
+
+
+def _stopped(evidence: CheckEvidence) -> Finding | None:
+    """Whether a run was ended before its time."""
+    told = evidence.facts("load")
+    for run in evidence.good:
+        why = run.facts.get("stopped") or told.get(run.run_id, {}).get("stopped")
+        if isinstance(why, str) and why != "finished":
+            return False, f"run {run.run_id} was ended early: {why}"
+    return None
+
+
+def _skipped(evidence: CheckEvidence) -> Finding | None:
+    skipped = evidence.worst("skipped")
+    if not skipped:
+        return None
+    open_ = evidence.job.definition.load.max_in_flight
+    told = f"{count(round(skipped), 'request')} of a run were due and not sent, since {open_:,} were open"
+    return False, f"{told} (load.max_in_flight)"
+
+
+def _delay(evidence: CheckEvidence) -> Finding | None:
+    """Whether requests left when they were due."""
+    delay = evidence.worst("schedule_delay_ms", "p99")
+    medians = [evidence.metrics[name].median for name in _TIMES[1:] if name in evidence.metrics]
+    if delay is None or not medians:
+        return None
+    limit = max(_DELAY_FLOOR_MS, _DELAY_SHARE * min(medians))
+    if delay <= limit:
+        return True, f"requests were sent at most {number(delay)} ms after they were due (p99)"
+    return False, f"requests were sent {number(delay)} ms after they were due (p99); at most {number(limit)} ms is fine"
+
+
+def _level(evidence: CheckEvidence) -> Finding | None:
+    """Whether the rate or the concurrency was the one asked for, in the run where it was least."""
+    load = evidence.job.definition.load
+    share = 1 / load.hosts if load.host is not None else 1.0  # of a load that several machines share
+    if load.rate == "search" or load.trace is not None or load.stages:
+        return None
+    if isinstance(load.rate, float | int):
+        return _rate(evidence, load, share * float(load.rate))
+    asked = share * (load.concurrency or 1)
+    stats = evidence.metrics.get("concurrency")
+    if stats is None or load.think is not None:
+        return None  # a user who thinks has no request in flight meanwhile
+    told = f"{number(stats.min)} of {number(asked)} requests were in flight on average"
+    return stats.min >= _DELIVERED * asked, told
+
+
+def _together(evidence: CheckEvidence) -> Finding | None:
+    """Whether the machines of a shared load began and loaded together, in the run where they did so least."""
+    told = evidence.facts("merged")
+    if not told:
+        return None
+    failed: list[str] = []
+    skews: list[float] = []
+    for run, merged in told.items():
+        starts = merged.get("starts")
+        if not isinstance(starts, dict) or not starts.get("met"):
+            continue  # nobody asked them to begin at one moment
+        length, asked = merged.get("length_s"), merged.get("asked_s")
+        if isinstance(length, float | int) and isinstance(asked, float | int) and length < _TOGETHER * asked:
+            failed.append(f"in run {run} all machines loaded together for {number(length)} s of {number(asked)} s")
+        skew, apart = starts.get("skew_s"), starts.get("clocks_apart_s_at_least")
+        skews += [float(skew)] if isinstance(skew, float | int) else []
+        if skews and skews[-1] > _SKEW_S:
+            failed.append(f"in run {run} the clients began {number(skews[-1])} s apart; at most {_SKEW_S:g} s is fine")
+        if isinstance(apart, float | int) and apart > _SKEW_S:
+            failed.append(f"the clocks of the clients' machines are at least {number(float(apart))} s apart")
+    if failed:
+        return False, "; ".join(failed)
+    return (True, f"the clients began within {number(max(skews))} s of each other") if skews else None
+
+
+def _rate(evidence: CheckEvidence, load: Load, asked: float) -> Finding | None:
+    stats = evidence.metrics.get("offered_per_s")
+    if stats is None:
+        return None
+    seconds = min(evidence.windows(lambda window: window.wall_s).values(), default=load.duration or 1.0)
+    # Arrivals of a burstier process spread more: their variance is that of Poisson's over the shape.
+    spread = _SURE * math.sqrt(asked / max(seconds, 1e-9) / (load.burstiness or 1.0))
+    far = max((1 - _DELIVERED) * asked, spread if load.arrivals != "constant" else 0.0)
+    value = max(stats.run_values.values(), key=lambda one: abs(one - asked), default=stats.median)
+    return abs(value - asked) <= far, f"{number(value)} requests/s were due where {number(asked)} were asked for"

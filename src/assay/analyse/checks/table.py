@@ -7,24 +7,28 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from assay.analyse.checks import client, fitness, machine, numbers
-from assay.analyse.checks import output as answers
-from assay.analyse.checks import output as program
+from assay.analyse.checks import fitness, machine, numbers, output
 from assay.analyse.checks.evidence import NOTHING_MEASURED, CheckEvidence, Finding
-from assay.analyse.headline import headline
-from assay.analyse.records import Check, MetricStatistics, Verdict
+from assay.analyse.headline import declared, headline
+from assay.analyse.records import Check, MetricStatistics, Verdict, section
 from assay.plan.job import Job
 from assay.run.records import SampleSet, SingleRunResult
 
 Fit = Literal["fit", "fit with doubts", "not fit"]
 
+
+def _of_states(ask: Callable[[fitness.State], Finding]) -> Callable[[CheckEvidence], Finding]:
+    """A question about a state, asked of those before and after a job."""
+    return lambda evidence: fitness.worst(evidence, ask)
+
+
 CHECKS: Mapping[str, Callable[[CheckEvidence], Finding]] = {
     "requested device used": machine.device_used,
     "errors below the limit": numbers.errors_few,
     "something measured": numbers.something_measured,
-    "declared metrics reported": program.declared_reported,
-    "declared metrics in every run": program.declared_in_every_run,
-    "output read whole": program.output_whole,
+    "declared metrics reported": output.declared_reported,
+    "declared metrics in every run": output.declared_in_every_run,
+    "output read whole": output.output_whole,
     "values finite": numbers.values_finite,
     "enough runs": numbers.enough_runs,
     "enough samples": numbers.enough_samples,
@@ -35,39 +39,39 @@ CHECKS: Mapping[str, Callable[[CheckEvidence], Finding]] = {
     "machine quiet": machine.machine_quiet,
     "clocks not throttled": machine.clocks_steady,
     "no foreign process on the device": machine.device_alone,
-    "device held alone": fitness.held_alone,
+    "device held alone": lambda evidence: fitness.held(evidence.environment),
     "control workload steady": fitness.control_steady,
-    "cool enough": fitness.cool_enough,
+    "cool enough": _of_states(fitness.cool),
     "memory free": fitness.memory_free,
     "clock source steady": fitness.clock_steady,
-    "governor set for speed": fitness.governor_for_speed,
+    "governor set for speed": _of_states(fitness.governor),
     "turbo off or steady": fitness.turbo_steady,
     "client below its own ceiling": machine.client_below_ceiling,
-    "load delivered": client.load_delivered,
-    "answers as long as asked": answers.as_long_as_asked,
-    "tokens counted": answers.tokens_counted,
-    "answers good enough": answers.good_enough,
+    "load delivered": output.load_delivered,
+    "answers as long as asked": output.as_long_as_asked,
+    "tokens counted": output.tokens_counted,
+    "answers good enough": output.good_enough,
 }
 
 
 def _was_read(part: str, name: str) -> Callable[[CheckEvidence], bool]:
     """Whether a state before or after the job tells something."""
-    return lambda evidence: any(name in fitness.section(one, part) for one in fitness.states(evidence).values())
+    return lambda evidence: any(name in section(one, part) for one in fitness.states(evidence).values())
 
 
-def _has_state(evidence: CheckEvidence) -> bool:
-    return bool(fitness.states(evidence))
+def _declares(evidence: CheckEvidence) -> bool:
+    return bool(declared(evidence.job.definition))
 
 
 # Questions that only some jobs raise; elsewhere they are left out, since "not told" would only be noise.
 APPLIES: Mapping[str, Callable[[CheckEvidence], bool]] = {
-    "declared metrics reported": program.declares,
-    "declared metrics in every run": program.declares,
-    "output read whole": program.lost_output,
-    "device held alone": lambda evidence: "lock" in evidence.environment or _has_state(evidence),
-    "control workload steady": _has_state,
-    "cool enough": _has_state,
-    "memory free": _has_state,
+    "declared metrics reported": _declares,
+    "declared metrics in every run": _declares,
+    "output read whole": lambda evidence: bool(output.lost_output(evidence)),
+    "device held alone": lambda evidence: "lock" in evidence.environment or bool(fitness.states(evidence)),
+    "control workload steady": lambda evidence: bool(fitness.states(evidence)),
+    "cool enough": lambda evidence: bool(fitness.states(evidence)),
+    "memory free": lambda evidence: bool(fitness.states(evidence)),
     # Virtual machines and containers have no say over their clock, and not every system names its source.
     "clock source steady": _was_read("clock", "source"),
     "governor set for speed": _was_read("processor", "governors"),
@@ -75,7 +79,7 @@ APPLIES: Mapping[str, Callable[[CheckEvidence], bool]] = {
     "load delivered": lambda evidence: evidence.is_served,
     "answers as long as asked": lambda evidence: evidence.job.definition.workload.output_tokens is not None,
     "tokens counted": lambda evidence: bool(evidence.facts("tokens")),
-    "answers good enough": lambda evidence: answers.names_quality(evidence.job),
+    "answers good enough": lambda evidence: output.names_quality(evidence.job),
 }
 
 # A failure of these means that the numbers are not what they say they are. Any other failure leaves them true

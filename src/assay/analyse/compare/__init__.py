@@ -1,24 +1,12 @@
 """Results side by side: better, worse, or cannot tell and why."""
 
-from assay.analyse.compare.comparability import not_comparable, warnings
-from assay.analyse.compare.jobs import (
-    JobComparison,
-    JobMatch,
-    JobMatches,
-    ResultPool,
-    compare_jobs,
-    compare_pool,
-    match_jobs,
-    pair_jobs,
-    pool,
-)
+from assay.analyse.compare.comparability import not_comparable
+from assay.analyse.compare.jobs import JobComparison, JobMatch, compare_jobs, compare_pool, match_jobs, pair_jobs, pool
 from assay.analyse.compare.metric import compare_metric, compare_results
 
 __all__ = [
     "JobComparison",
     "JobMatch",
-    "JobMatches",
-    "ResultPool",
     "compare_jobs",
     "compare_metric",
     "compare_pool",
@@ -27,5 +15,4 @@ __all__ = [
     "not_comparable",
     "pair_jobs",
     "pool",
-    "warnings",
 ]

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from pydantic import JsonValue, ValidationError
 
-from assay.analyse.records import Comparison, MultiRunJobResult
-from assay.analyse.series.identity import context, machine_kind, section
+from assay.analyse.records import Comparison, MultiRunJobResult, section
+from assay.analyse.series.identity import context, machine_kind
 from assay.analyse.text import count, listed, percent
 from assay.spec.benchmark import Definition
 
@@ -141,14 +141,17 @@ def _suspect(a: MultiRunJobResult, b: MultiRunJobResult, sides: Sides) -> Iterat
 
 def _moved(left: Mapping[str, JsonValue], right: Mapping[str, JsonValue], sides: Sides) -> Iterator[str]:
     """What the control workload says about the machine itself."""
-    first, second = (_section(facts, "control") for facts in (left, right))
+    first, second = (section(facts, "control") for facts in (left, right))
     if first.get("version") != second.get("version"):
         return
     for part, name in CONTROL.items():
         took = [value for side in (first, second) if isinstance(value := side.get(part), int | float) and value > 0]
         if len(took) == len(sides) and abs(math.log(took[1] / took[0])) > math.log1p(SAME):
-            change = percent(took[1] / took[0] - 1, signed=True)
-            yield f"the machine itself moved: the control workload took {change} around {sides[1]} result ({name})"
+            yield f"the machine itself moved: {_control_took(took[1] / took[0] - 1, sides, name)}"
+
+
+def _control_took(change: float, sides: Sides, loop: str) -> str:
+    return f"the control workload took {percent(change, signed=True)} around {sides[1]} result ({loop})"
 
 
 def _around(left: Mapping[str, JsonValue], right: Mapping[str, JsonValue]) -> Iterator[str]:
@@ -171,7 +174,8 @@ def _different_definition(a: MultiRunJobResult, b: MultiRunJobResult) -> tuple[s
     skipped = _PATHS if by_content else frozenset[str]()
     paths = [path for path in {**left, **right} if path.partition(".")[0] not in _IGNORED and path not in skipped]
     return tuple(
-        f"different {_short(path)}: {_shown(left.get(path))} against {_shown(right.get(path))}"
+        f"different {path.rpartition('.')[2].replace('_', ' ')}: "
+        f"{_shown(left.get(path))} against {_shown(right.get(path))}"
         for path in paths
         if left.get(path) != right.get(path)
     )
@@ -191,11 +195,6 @@ def _flat(tree: Mapping[str, JsonValue], prefix: str = "") -> dict[str, JsonValu
     for key, value in tree.items():
         found |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
     return found
-
-
-def _short(path: str) -> str:
-    """The last part of a path: `batch` for `workload.batch`."""
-    return path.rpartition(".")[2].replace("_", " ")
 
 
 def _shown(value: JsonValue) -> str:
@@ -247,11 +246,6 @@ def _different_machine(a: MultiRunJobResult, b: MultiRunJobResult) -> tuple[str,
     return (f"different machine: {sides[0]} against {sides[1]}",)
 
 
-def _section(facts: Mapping[str, JsonValue], name: str) -> Mapping[str, JsonValue]:
-    found = facts.get(name)
-    return found if isinstance(found, Mapping) else {}
-
-
 # A control workload tells how fast a machine is. Scores, sizes and counts do not depend on that.
 _TIMES = frozenset({"ns", "us", "µs", "ms", "s", "min", "h", "TFLOPS", "TOPS"})
 
@@ -295,8 +289,7 @@ def machine_moved(
     name = max(found, key=lambda one: abs(math.log1p(found[one])), default=None)
     if name is None or abs(math.log1p(found[name])) <= math.log1p(SAME):
         return None
-    told = f"the control workload took {percent(found[name], signed=True)} around {sides[1]} result ({name})"
-    return MachineShift(found[name], told)
+    return MachineShift(found[name], _control_took(found[name], sides, name))
 
 
 def _times(controls: Sequence[Mapping[str, JsonValue]], part: str) -> list[float]:

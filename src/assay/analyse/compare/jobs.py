@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,7 +19,7 @@ from assay.analyse.compare.comparability import (
     unusable_word,
     warnings,
 )
-from assay.analyse.compare.metric import compare_metric, compare_results
+from assay.analyse.compare.metric import compare_results
 from assay.analyse.intervals import LEVEL
 from assay.analyse.records import CampaignRecord, Comparison, MultiRunJobResult
 from assay.analyse.text import count
@@ -27,12 +28,7 @@ Pair = tuple[MultiRunJobResult, MultiRunJobResult]
 
 
 def compare_jobs(
-    a: MultiRunJobResult,
-    b: MultiRunJobResult,
-    *,
-    level: float = LEVEL,
-    smallest: float = 0.0,
-    anyway: bool = False,
+    a: MultiRunJobResult, b: MultiRunJobResult, *, level: float = LEVEL, smallest: float = 0.0, anyway: bool = False
 ) -> tuple[Comparison, ...]:
     """Compare every metric that both jobs have.
 
@@ -44,12 +40,8 @@ def compare_jobs(
     """
     reasons = unusable(a, b) if anyway else not_comparable(a, b)
     moved = machine_moved((a,), (b,), anyway=anyway)
-    found = (
-        doubted(compare_metric(name, stats, b.metrics[name], level=level, smallest=smallest), moved)
-        for name, stats in a.metrics.items()
-        if name in b.metrics
-    )
-    return tuple(replace(one, answer="cannot tell", because=reasons) if reasons else one for one in found)
+    chosen = ResultPool((a,), (b,), reasons, (), (), moved)
+    return compare_pool(chosen, level=level, smallest=smallest).lines
 
 
 def pair_jobs(a: CampaignRecord, b: CampaignRecord) -> tuple[Pair, ...]:
@@ -60,7 +52,7 @@ def pair_jobs(a: CampaignRecord, b: CampaignRecord) -> tuple[Pair, ...]:
 def pairs_of(a: Sequence[MultiRunJobResult], b: Sequence[MultiRunJobResult]) -> list[Pair]:
     """The jobs of two lists that belong together, each once."""
     pairs: list[Pair] = []
-    for key in (_digest, _point):
+    for key in (lambda job: job.digest, _point):
         left = [job for job in a if all(job is not one for one, _ in pairs)]
         right = [job for job in b if all(job is not one for _, one in pairs)]
         pairs += _matched(left, right, key)
@@ -75,10 +67,6 @@ def _matched(
     for job in right:
         waiting.setdefault(key(job), []).append(job)
     return [(job, waiting[key(job)].pop(0)) for job in left if key(job) and waiting.get(key(job))]
-
-
-def _digest(job: MultiRunJobResult) -> str:
-    return job.digest
 
 
 def _point(job: MultiRunJobResult) -> str:
@@ -138,9 +126,7 @@ def match_jobs(a: Sequence[CampaignRecord], b: Sequence[CampaignRecord]) -> JobM
     pairs = [JobMatch(first.pop(id(one)), second.pop(id(other))) for one, other in found]
     pairs.sort(key=lambda pair: pair.b[0].index)
     return JobMatches(
-        tuple(pairs),
-        tuple(group[0] for group in first.values()),
-        tuple(group[0] for group in second.values()),
+        tuple(pairs), tuple(group[0] for group in first.values()), tuple(group[0] for group in second.values())
     )
 
 
@@ -169,8 +155,11 @@ def pool(matched: JobMatch, *, anyway: bool = False, sides: Sides = SIDES) -> Re
         anyway: Whether the difference between the sides is what is asked about; each side must still be one thing.
     """
     usable = [[job for job in side if not unusable_word(job)] for side in (matched.a, matched.b)]
-    if not usable[0] or not usable[1]:
-        return ResultPool(matched.a, matched.b, _unusable(matched, sides), (), ())
+    words = [word for side in (matched.a, matched.b) for job in side if (word := unusable_word(job))]
+    if not all(usable):
+        named = zip(sides, (matched.a, matched.b), usable, strict=True)
+        refused = tuple(f"{name} result is {unusable_word(side[0])}" for name, side, good in named if not good)
+        return ResultPool(matched.a, matched.b, refused, (), ())
     anchor = usable[1][0]
     b, odd_b = _split(usable[1], lambda job: different(anchor, job))
     a, odd_a = _split(usable[0], lambda job: different(*((usable[0][0], job) if anyway else (job, anchor))))
@@ -181,7 +170,7 @@ def pool(matched: JobMatch, *, anyway: bool = False, sides: Sides = SIDES) -> Re
         tuple(kept_a),
         tuple(b),
         refused,
-        (*_unusable_ones(matched), *_left_out(odd)),
+        (*_counted(words), *_counted([reasons[0] for _, reasons in odd])),
         warnings(kept_a[0], anchor, sides),
         machine_moved(kept_a, b, sides, anyway=anyway),
     )
@@ -210,28 +199,6 @@ def _split(
     return [job for job, reasons in judged if not reasons], [(job, reasons) for job, reasons in judged if reasons]
 
 
-def _unusable(matched: JobMatch, sides: Sides) -> tuple[str, ...]:
-    named = zip(sides, (matched.a, matched.b), strict=True)
-    return tuple(
-        f"{name} result is {word}" for name, side in named if (word := unusable_word(side[0])) and _all_unusable(side)
-    )
-
-
-def _all_unusable(side: Results) -> bool:
-    return all(unusable_word(job) for job in side)
-
-
-def _unusable_ones(matched: JobMatch) -> tuple[str, ...]:
-    words = [word for side in (matched.a, matched.b) for job in side if (word := unusable_word(job))]
-    return _counted(words)
-
-
-def _left_out(odd: Sequence[tuple[MultiRunJobResult, tuple[str, ...]]]) -> tuple[str, ...]:
-    return _counted([reasons[0] for _, reasons in odd])
-
-
 def _counted(reasons: Sequence[str]) -> tuple[str, ...]:
     """Each reason once, with the number of results that it keeps out."""
-    return tuple(
-        f"{count(list(reasons).count(reason), 'result')} left out: {reason}" for reason in dict.fromkeys(reasons)
-    )
+    return tuple(f"{count(times, 'result')} left out: {reason}" for reason, times in Counter(reasons).items())

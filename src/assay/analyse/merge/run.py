@@ -6,12 +6,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from assay.analyse.judge import judge
-from assay.analyse.merge.overlap import Overlap, PartRun, overlap_of, starts_of
-from assay.analyse.merge.totals import COUNTED, JoinedRequests, error_facts, join, request_facts, totals
-from assay.analyse.records import MultiRunJobResult
+from assay.analyse.merge.overlap import (
+    COUNTED,
+    JoinedRequests,
+    Overlap,
+    PartRun,
+    error_facts,
+    join,
+    overlap_of,
+    request_facts,
+    starts_of,
+    totals,
+)
+from assay.analyse.records import MultiRunJobResult, section
 from assay.analyse.telemetry import together
 from assay.plan.job import Job
 from assay.run.records import Failure, RunOutcome, SampleSet, SingleRunResult, Window
@@ -27,7 +38,14 @@ def merge_run(job: Job, run_id: int, parts: Sequence[PartRun]) -> RunOutcome:
     """Put the parts of one run together; a run whose parts cannot be is a failed one that says why."""
     parts = sorted(parts, key=lambda part: part.host)
     duration_s = job.definition.load.duration or 0.0
-    result = _frame(run_id, parts)
+    runs = [part.result for part in parts]
+    result = SingleRunResult(
+        run_id=run_id,
+        is_cold_start=run_id == 0,
+        started_at=min((run.started_at for run in runs), default=""),
+        completed_at=max((run.completed_at for run in runs), default=""),
+        duration_seconds=max((run.duration_seconds for run in runs), default=0.0),
+    )
     overlap = overlap_of(parts, job.definition.load.hosts, duration_s)
     if isinstance(overlap, Failure):
         return RunOutcome(replace(result, error=overlap))
@@ -45,35 +63,22 @@ def merge_run(job: Job, run_id: int, parts: Sequence[PartRun]) -> RunOutcome:
     return RunOutcome(result, samples)
 
 
-def _frame(run_id: int, parts: Sequence[PartRun]) -> SingleRunResult:
-    """When the run was, from the first part's begin to the last one's end."""
-    runs = [part.result for part in parts]
-    return SingleRunResult(
-        run_id=run_id,
-        is_cold_start=run_id == 0,
-        started_at=min((run.started_at for run in runs), default=""),
-        completed_at=max((run.completed_at for run in runs), default=""),
-        duration_seconds=max((run.duration_seconds for run in runs), default=0.0),
-    )
-
-
 def joined_samples(parts: Sequence[PartRun], overlap: Overlap) -> tuple[SampleSet, ...]:
     """The measured samples of all parts that began while all machines were loading, by time."""
-    found: dict[str, list[SampleSet]] = {}
+    found: dict[str, list[tuple[NDArray[np.int64], NDArray[np.float64]]]] = {}
     for part in parts:
         begin, end = overlap.inside(part)
         for one in part.samples:
             if one.phase == "measure":
                 inside = (one.at_ns >= begin) & (one.at_ns < end)
-                cut = SampleSet(one.metric, "measure", one.at_ns[inside] - begin, one.value[inside])
-                found.setdefault(one.metric, []).append(cut)
-    return tuple(_together(name, sets) for name, sets in found.items() if any(len(one.value) for one in sets))
-
-
-def _together(metric: str, sets: Sequence[SampleSet]) -> SampleSet:
-    at = np.concatenate([one.at_ns for one in sets])
-    order = np.argsort(at, kind="stable")
-    return SampleSet(metric, "measure", at[order], np.concatenate([one.value for one in sets])[order])
+                found.setdefault(one.metric, []).append((one.at_ns[inside] - begin, one.value[inside]))
+    joined = []
+    for name, cuts in found.items():
+        at, values = (np.concatenate(column) for column in zip(*cuts, strict=True))
+        if values.size:
+            order = np.argsort(at, kind="stable")
+            joined.append(SampleSet(name, "measure", at[order], values[order]))
+    return tuple(joined)
 
 
 def _numbers(job: Job, joined: JoinedRequests, parts: Sequence[PartRun]) -> tuple[dict[str, float], dict[str, str]]:
@@ -86,12 +91,9 @@ def _numbers(job: Job, joined: JoinedRequests, parts: Sequence[PartRun]) -> tupl
         values = [part.result.metrics[name] for part in parts if name in part.result.metrics]
         if len(values) == len(parts):
             metrics[name] = max(values)
+    sampled = {one.metric for part in parts for one in part.samples if one.phase == "measure"}
     absent = {name: uncounted.get(name, lacking.get(name, _OF_ONE)) for name in (*told, *lacking)}
-    return metrics, {name: why for name, why in absent.items() if name not in metrics and name not in _sampled(parts)}
-
-
-def _sampled(parts: Sequence[PartRun]) -> set[str]:
-    return {one.metric for part in parts for one in part.samples if one.phase == "measure"}
+    return metrics, {name: why for name, why in absent.items() if name not in metrics and name not in sampled}
 
 
 def _facts(
@@ -136,8 +138,7 @@ def _part(part: PartRun, overlap: Overlap) -> dict[str, JsonValue]:
 
 def _load(job: Job, parts: Sequence[PartRun], overlap: Overlap, metrics: Mapping[str, float]) -> dict[str, JsonValue]:
     load = job.definition.load
-    told = [part.result.facts.get("load") for part in parts]
-    stops = [one.get("stopped", "finished") if isinstance(one, dict) else "finished" for one in told]
+    stops = [section(part.result.facts, "load").get("stopped", "finished") for part in parts]
     early = [f"host {part.host}: {why}" for part, why in zip(parts, stops, strict=True) if why != "finished"]
     facts: dict[str, JsonValue] = {
         "offered_per_s": metrics.get("offered_per_s"),
@@ -154,14 +155,9 @@ def _load(job: Job, parts: Sequence[PartRun], overlap: Overlap, metrics: Mapping
     return facts
 
 
-def _workload(part: PartRun) -> Mapping[str, JsonValue]:
-    told = part.result.facts.get("workload")
-    return told if isinstance(told, dict) else {}
-
-
 def _repeated(parts: Sequence[PartRun]) -> JsonValue:
     """Requests of all machines whose prompt their own run had asked before; None where one does not say."""
-    told = [_workload(part).get("repeated_requests") for part in parts]
+    told = [section(part.result.facts, "workload").get("repeated_requests") for part in parts]
     return sum(one for one in told if isinstance(one, int)) if all(isinstance(one, int) for one in told) else None
 
 
@@ -172,13 +168,8 @@ def _tokens(parts: Sequence[PartRun]) -> JsonValue:
     known = [one for one in told if isinstance(one, dict)]
     doubtful = [one for key in wrong for one in known if one.get(key)]
     # Of the parts with bundled tokens, first one whose tokens nothing told apart.
-    doubtful.sort(key=lambda one: _split(one).get("evenly") == 0)
+    doubtful.sort(key=lambda one: section(one, "chunks_split").get("evenly") == 0)
     return doubtful[0] if doubtful else told[0]
-
-
-def _split(tokens: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
-    found = tokens.get("chunks_split")
-    return found if isinstance(found, dict) else {}
 
 
 def _window(parts: Sequence[PartRun], overlap: Overlap) -> Window | None:
@@ -213,11 +204,7 @@ class PartResult:
 
 
 def merge_point(job: Job, parts: Sequence[PartResult]) -> tuple[MultiRunJobResult, tuple[RunOutcome, ...]]:
-    """Put the parts of a load together and judge them as one job.
-
-    Returns:
-        The result, and the joined runs with their samples.
-    """
+    """Put the parts of a load together and judge them as one job: its result, and the joined runs."""
     planned = job.definition.measure.runs
     numbers = sorted({run.result.run_id for part in parts for run in part.runs}) or range(planned)
     runs = [run for part in parts for run in part.runs]
@@ -231,22 +218,15 @@ def _why_missing(outcome: RunOutcome, parts: Sequence[PartResult]) -> RunOutcome
     error = outcome.result.error
     if error is None or error.code != "missing-part":
         return outcome
-    told = [(part.host, _failure(part.result)) for part in parts if part.result.state != "done"]
+    undone = [(part.host, part.result) for part in parts if part.result.state != "done"]
+    told = [(host, job.error.message if job.error is not None else f"its job is {job.state}") for host, job in undone]
     reasons = "; ".join(f"host {host}: {why}" for host, why in told)
     message = f"{error.message} ({reasons})" if reasons else error.message
     return replace(outcome, result=replace(outcome.result, error=replace(error, message=message)))
 
 
-def _failure(result: MultiRunJobResult) -> str:
-    error: Failure | None = result.error
-    return error.message if error is not None else f"its job is {result.state}"
-
-
 def _environment(parts: Sequence[PartResult]) -> dict[str, JsonValue]:
-    machines: list[Mapping[str, JsonValue]] = []
-    for part in parts:
-        known = part.result.environment.get("machine")
-        machines.append(known if isinstance(known, dict) else {})
+    machines = [section(part.result.environment, "machine") for part in parts]
     names = [str(one.get("name") or "unknown machine") for one in machines]
     return {
         "machine": {"name": f"{len(names)} machines: {', '.join(names)}"},

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 from typing import Literal
 
 from pydantic import JsonValue
 
-from assay.analyse.series.factors import CAUSES, Factor, factors
+from assay.analyse.records import section
 from assay.analyse.series.records import Finding
 from assay.analyse.text import count, listed, percent
 
@@ -104,27 +105,23 @@ def _move(part: str, before: Contexts, after: Contexts) -> tuple[float, bool, st
 
 
 def _version(row: Mapping[str, JsonValue]) -> JsonValue:
-    control = row.get("control")
-    return control.get("version") if isinstance(control, Mapping) else None
+    return section(row, "control").get("version")
 
 
 def _took(row: Mapping[str, JsonValue], part: str) -> float:
-    control = row.get("control")
-    value = control.get(part) if isinstance(control, Mapping) else None
+    value = section(row, "control").get(part)
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else 0.0
 
 
 def _failed(name: str, side: Contexts) -> tuple[int, int]:
     """At how many points a check failed, and at how many it was asked."""
-    answers = [answer for row in side if (answer := _failed_at(name, row)) is not None]
+    answers = []
+    for row in side:
+        if name == "clocks not throttled" and isinstance(throttled := row.get("throttled"), bool):
+            answers.append(throttled)
+        elif isinstance(doubts := row.get("doubts"), list):
+            answers.append(name in doubts)
     return sum(answers), len(answers)
-
-
-def _failed_at(name: str, row: Mapping[str, JsonValue]) -> bool | None:
-    if name == "clocks not throttled" and isinstance(told := row.get("throttled"), bool):
-        return told
-    doubts = row.get("doubts")
-    return name in doubts if isinstance(doubts, list) else None
 
 
 Cause = Literal["code", "data or model", "environment", "machine", "method", "noise", "unknown"]
@@ -160,9 +157,7 @@ class CauseAnalysis:
     differs: tuple[FactorDifference, ...] = ()
 
 
-def triage(
-    finding: Finding, before: Sequence[Mapping[str, JsonValue]], after: Sequence[Mapping[str, JsonValue]]
-) -> CauseAnalysis:
+def triage(finding: Finding, before: Contexts, after: Contexts) -> CauseAnalysis:
     """Say why a series changed.
 
     Args:
@@ -176,10 +171,7 @@ def triage(
 
 
 def _cause(
-    finding: Finding,
-    seen: Sequence[Factor],
-    before: Sequence[Mapping[str, JsonValue]],
-    after: Sequence[Mapping[str, JsonValue]],
+    finding: Finding, seen: Sequence[Factor], before: Contexts, after: Contexts
 ) -> tuple[Cause, tuple[str, ...]]:
     if doubted := _doubted(finding):
         return "noise", doubted
@@ -225,7 +217,11 @@ def _likeliest(finding: Finding, seen: Sequence[Factor], telling: Sequence[Facto
         changed = [one.name for one in seen if one.differs]
         more = f"; what differs by now ({listed(changed)}) changed at once" if changed else ""
         return "unknown", (f"it came slowly over the points {finding.range[0]} to {finding.range[1]}{more}",)
-    ranked = sorted(_by_cause(telling), key=lambda pair: -pair[1][0].weight)
+    by_cause: dict[Cause, list[Factor]] = {}
+    for cause in CAUSES:
+        if group := sorted((one for one in telling if one.cause == cause), key=lambda one: -one.weight):
+            by_cause[cause] = group
+    ranked = sorted(by_cause.items(), key=lambda pair: -pair[1][0].weight)
     if not ranked:
         return _only_code(finding, seen)
     best = ranked[0][1][0].weight
@@ -235,13 +231,6 @@ def _likeliest(finding: Finding, seen: Sequence[Factor], telling: Sequence[Facto
     told = [_told(one) for _, group in close for one in group]
     names = " and ".join(cause for cause, _ in close)
     return "unknown", (*told, f"{names} changed together: a run with one of them alone would tell")
-
-
-def _by_cause(telling: Sequence[Factor]) -> Iterator[tuple[Cause, list[Factor]]]:
-    for cause in CAUSES:
-        group = sorted((one for one in telling if one.cause == cause), key=lambda one: -one.weight)
-        if group:
-            yield cause, group
 
 
 def _only_code(finding: Finding, seen: Sequence[Factor]) -> tuple[Cause, tuple[str, ...]]:
@@ -269,9 +258,7 @@ def _told(one: Factor) -> str:
 
 def _beside(others: Sequence[Factor]) -> tuple[str, ...]:
     """What changed too, in one sentence."""
-    if not others:
-        return ()
-    return (f"{listed([one.name for one in others])} changed too, which is less telling",)
+    return (f"{listed([one.name for one in others])} changed too, which is less telling",) if others else ()
 
 
 def _control_said(moved: ControlShift | None) -> tuple[str, ...]:
@@ -288,3 +275,217 @@ def shown(value: JsonValue) -> str:
         if len(digest) >= 32 and all(char in "0123456789abcdef" for char in digest):
             text = digest[:12]
     return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+CAUSES: tuple[Cause, ...] = ("method", "machine", "environment", "data or model", "code")
+# Names in the context of a point, by what they are evidence for; other names are told, and blamed for nothing.
+_NAMES: Mapping[Cause, tuple[str, ...]] = {
+    "code": ("commit", "changed"),
+    "data or model": ("model", "data", "files"),
+    "environment": ("image", "server", "driver", "packages", "package", "python", "kernel", "os", "governor"),
+    "machine": ("machine", "host"),
+    "method": ("method", "assay", "spec"),
+}
+_CAUSE = {name: cause for cause, names in _NAMES.items() for name in names}
+# Read on their own; the rest would only repeat them.
+_APART = frozenset({"control", "throttled", "doubts", "definition", "program", "machine_id", "spec", "method"})
+_UNKNOWN = object()
+_HASHED = ("model", "data", "image")
+# Parts of a definition that may change in the course of a series; where it runs and what it costs changes no number.
+_METHOD = ("measure.", "objective.")
+_SETTINGS = (*_METHOD, "needs.", "price.")
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """One thing that may differ between two points."""
+
+    name: str
+    cause: Cause | None
+    before: JsonValue
+    after: JsonValue
+    differs: bool
+    """Whether it changed where the series may have."""
+    explains: bool
+    """Whether its new value was never there before the change, nor its old one after it."""
+    elsewhere: int
+    """How often it changed at other points."""
+    chances: int
+    """How often it could have."""
+    weight: float
+    """One over the chance that it changed here without having to do with it."""
+
+
+def factors(finding: Finding, before: Contexts, after: Contexts) -> tuple[Factor, ...]:
+    """Everything that is known of both sides; what differs comes first."""
+    rows = [flat(one) for one in (*before, *after)]
+    if not before or not after:
+        return ()
+    window = _window(finding, len(before), len(rows))
+    names = dict.fromkeys(name for row in rows for name in row)
+    found = [one for name in names if (one := _factor(name, rows, len(before), window)) is not None]
+    if (content := _content(rows, len(before), window)) is not None:
+        found.append(content)
+    return tuple(sorted(found, key=lambda one: (not one.differs, -one.weight)))
+
+
+def flat(context: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """What was around a point, one name for each thing: packages and settings by their own names."""
+    row: dict[str, JsonValue] = {}
+    for name, value in context.items():
+        if name in _APART:
+            continue
+        if isinstance(value, Mapping):
+            prefix = "package " if name == "packages" else f"{name}."
+            row |= {f"{prefix}{key}": one for key, one in _leaves(value)}
+        else:
+            row[name] = value
+    method = context.get("method")
+    if isinstance(method, Mapping):
+        row |= dict(_leaves(method))
+    elif method is not None:
+        row["method"] = method
+    # What is hashed here is told above by its parts; only where there are none, it speaks for itself.
+    row |= {f"#{name}": context[name] for name in ("spec", "definition", "program") if name in context}
+    if "machine" in row and isinstance(identity := context.get("machine_id"), str):
+        row["#machine"] = identity
+    return row
+
+
+def cause_of(name: str) -> Cause | None:
+    """What a difference of this name is evidence for."""
+    if name.startswith("package "):
+        return "environment"
+    if name.startswith(_METHOD):
+        return "method"
+    return _CAUSE.get(name.partition(".")[0])
+
+
+def _leaves(tree: Mapping[str, JsonValue], prefix: str = "") -> Iterator[tuple[str, JsonValue]]:
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _window(finding: Finding, before: int, total: int) -> tuple[int, int]:
+    """The steps from one row to the next at which the series may have changed, both ends included."""
+
+    def row_of(index: int) -> int:
+        if index >= finding.first_bad:
+            return before + index - finding.first_bad
+        return before if index > finding.last_good else before - 1 - (finding.last_good - index)
+
+    first, last = (row_of(index) for index in finding.range)
+    return max(1, min(first, before)), min(total - 1, max(last, before))
+
+
+def _factor(name: str, rows: Contexts, middle: int, window: tuple[int, int]) -> Factor | None:
+    if name.startswith("#"):
+        return None
+    values = _known(name, rows)
+    if not any(value is not _UNKNOWN for value in values[:middle]) or all(v is _UNKNOWN for v in values[middle:]):
+        return None
+    inside, elsewhere, chances = _changes(values, window)
+    first, last = _ends(values, middle, inside)
+    old, new = values[first], values[last]
+    seen_before = any(value == new for value in values[: window[0]])
+    seen_after = any(value == old for value in values[window[1] :])
+    differs = bool(inside)
+    # Two machines may have one name; their ids tell them apart.
+    shown = f"#{name}" if differs and rows[first].get(name) == rows[last].get(name) else name
+    return Factor(
+        name=name,
+        cause=cause_of(name),
+        before=rows[first].get(shown),
+        after=rows[last].get(shown),
+        differs=differs,
+        explains=differs and old != new and not seen_before and not seen_after,
+        elsewhere=elsewhere,
+        chances=chances,
+        weight=_weight(elsewhere, chances, window) if differs else 0.0,
+    )
+
+
+def _known(name: str, rows: Contexts) -> list[object]:
+    """The value in each row: a machine by its own id where it has one, what is told to be not there as None."""
+
+    def is_told(row: Mapping[str, JsonValue]) -> bool:
+        if name.startswith("package "):
+            return any(key.startswith("package ") for key in row)
+        # The definition of a result is complete: a setting that is not in it has its default.
+        return name in row or ("#definition" in row and name.startswith(_SETTINGS))
+
+    return [row.get(f"#{name}", row.get(name)) if is_told(row) else _UNKNOWN for row in rows]
+
+
+def _changes(values: Sequence[object], window: tuple[int, int]) -> tuple[list[int], int, int]:
+    """Where a factor changed inside the window, how often elsewhere, and how often it could have there."""
+    known = [place for place, value in enumerate(values) if value is not _UNKNOWN]
+    inside: list[int] = []
+    elsewhere = chances = 0
+    for last, place in pairwise(known):
+        changed = values[last] != values[place]
+        # A step over unknown rows may have been anywhere between.
+        if last < window[1] and place >= window[0]:
+            inside += [place] if changed else []
+        else:
+            chances += 1
+            elsewhere += changed
+    return inside, elsewhere, chances
+
+
+def _ends(values: Sequence[object], middle: int, at: Sequence[int]) -> tuple[int, int]:
+    """The rows to compare: the last good and the first bad one, or the two between which it changed nearby."""
+
+    def known(places: Iterator[int]) -> int:
+        return next(place for place in places if values[place] is not _UNKNOWN)
+
+    first, last = known(iter(range(middle - 1, -1, -1))), known(iter(range(middle, len(values))))
+    if values[first] != values[last] or not at:
+        return first, last
+    nearest = min(at, key=lambda place: abs(place - middle))
+    return known(iter(range(nearest - 1, -1, -1))), nearest
+
+
+def _weight(elsewhere: int, chances: int, window: tuple[int, int]) -> float:
+    """How much a change inside the window says, from how often there is one elsewhere."""
+    rate = (elsewhere + 0.5) / (chances + 1)
+    steps = window[1] - window[0] + 1
+    return 1 / max(1e-9, 1 - (1 - min(rate, 1.0)) ** steps)
+
+
+def _content(rows: Contexts, middle: int, window: tuple[int, int]) -> Factor | None:
+    """The content of the files that a definition names, where nothing else tells why the digest of the job changed.
+
+    The digest covers the definition and the files. Settings, images, model and data speak for themselves.
+    """
+    specs = [row.get("#spec", _UNKNOWN) for row in rows]
+    places = [
+        at
+        for at in range(window[0], window[1] + 1)
+        if _UNKNOWN not in specs[at - 1 : at + 1] and specs[at] != specs[at - 1]
+    ]
+    if not places:
+        return None
+    place = min(places, key=lambda at: abs(at - middle))
+    old, new = rows[place - 1], rows[place]
+    is_result = "#definition" in old and "#definition" in new
+    # Whether something else that is part of a job's digest differs between the two.
+    hashed = (key for row in (old, new) for key in row if key.partition(".")[0] in _HASHED or key.startswith(_SETTINGS))
+    if is_result and any(old.get(key) != new.get(key) for key in hashed):
+        return None
+    name = "files" if is_result else "spec"
+    _, elsewhere, chances = _changes(specs, window)
+    return Factor(
+        name=name,
+        cause="code" if is_result and new.get("#program") else cause_of(name),
+        before=old["#spec"],
+        after=new["#spec"],
+        differs=True,
+        explains=specs[place] not in specs[: window[0]] and specs[place - 1] not in specs[window[1] :],
+        elsewhere=elsewhere,
+        chances=chances,
+        weight=_weight(elsewhere, chances, window),
+    )

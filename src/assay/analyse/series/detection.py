@@ -1,7 +1,8 @@
-"""Every change of one series, with its size, how sure it is, and whether it is for the better."""
+"""Every change of one series, with its size, how sure it is, and whether it is for the better; series that grow."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,6 +11,7 @@ import numpy as np
 from assay.analyse.intervals import LEVEL as CONFIDENCE
 from assay.analyse.records import Answer, Interval
 from assay.analyse.series.records import (
+    LEVEL,
     Finding,
     FindingKind,
     Series,
@@ -18,10 +20,17 @@ from assay.analyse.series.records import (
     direction_of,
     probability_of,
 )
-from assay.analyse.series.scan import FEWEST
-from assay.analyse.series.search import ChangeSearch, LocatedChange, search
-from assay.analyse.series.significance import another_level
-from assay.analyse.series.size import SHORTEST, ChangeSize, SeriesDrift, drift_instead, step_size
+from assay.analyse.series.scan import FEWEST, another_level, step_chance_of_last
+from assay.analyse.series.search import (
+    SHORTEST,
+    ChangeSearch,
+    ChangeSize,
+    LocatedChange,
+    SeriesDrift,
+    drift_instead,
+    search,
+    step_size,
+)
 from assay.analyse.series.spread import (
     CLIP,
     Burst,
@@ -31,11 +40,10 @@ from assay.analyse.series.spread import (
     noise_weights,
     outliers,
     relative_spreads,
+    standardised,
 )
-from assay.analyse.series.whitening import Places, Values, Whitened, evidence_memory
+from assay.analyse.series.whitening import Growing, Places, Values, Whitened, evidence_memory
 
-# Of series without a change, something is found in at most this share.
-LEVEL = 0.01
 # So many steps in a row may be one drift.
 _LONGEST_ROW = 6
 # Larger numbers cannot be squared; they count as missing, like NaN and infinity. Smaller ones count as zero.
@@ -73,6 +81,8 @@ def detect(series: Series, level: float = LEVEL) -> SeriesReport:
     changes = _findings(series, points, seen, lifted, memory)
     drifts = (_drift(series, points, one.drift, one.chance, one.before) for one in seen.drifts)
     findings = tuple(sorted([*changes, *drifts], key=lambda one: one.index))
+    # Points beside a change are far from what was usual for another reason.
+    near = {change.place + aside for change in seen.changes for aside in range(-_ASIDE, _ASIDE + 1)}
     newest = abs(findings[-1].after if findings else median(points.values))
     return SeriesReport(
         findings=findings,
@@ -84,7 +94,7 @@ def detect(series: Series, level: float = LEVEL) -> SeriesReport:
         level=level,
         points=count,
         missing=missing,
-        outliers=_alone(points, seen.changes),
+        outliers=tuple(int(points.index[one]) for one in outliers(points.values, points.weights) if one not in near),
         bursts=tuple(
             Burst(int(points.index[one.first]), int(points.index[one.last]), one.factor) for one in points.bursts
         ),
@@ -123,8 +133,12 @@ def _findings(
     while number < len(sizes):
         end, slow = _drift_from(points, edges, sizes, number)
         if slow is None:
-            level = sizes[number].before + float(lifted[sizes[number].place - 1])
-            yield _step(series, points, seen.changes[number], sizes[number]._replace(before=level))
+            size = sizes[number]
+            at = (int(points.index[size.place - 1]), int(points.index[size.place]))
+            # After an outage the change may have come at any time of it.
+            within = (int(points.index[size.first - 1]) + 1, int(points.index[size.last]))
+            moved = (size.before + float(lifted[size.place - 1]), size.difference, size.low, size.high)
+            yield _finding(series, "step", at, within, moved, seen.changes[number].chance)
         else:
             chance = min(one.chance for one in seen.changes[number:end])
             head = points.values[edges[number] : slow.first + 1]
@@ -151,14 +165,6 @@ def _drift_from(
         if slow is not None:
             return last, slow
     return begin + 1, None
-
-
-def _step(series: Series, points: SeriesPoints, change: LocatedChange, size: ChangeSize) -> Finding:
-    at = (int(points.index[size.place - 1]), int(points.index[size.place]))
-    # After an outage the change may have come at any time of it.
-    within = (int(points.index[size.first - 1]) + 1, int(points.index[size.last]))
-    moved = (size.before, size.difference, size.low, size.high)
-    return _finding(series, "step", at, within, moved, change.chance)
 
 
 def _drift(series: Series, points: SeriesPoints, slow: SeriesDrift, chance: float, before: float) -> Finding:
@@ -221,15 +227,112 @@ def _noise(points: SeriesPoints, changes: Sequence[LocatedChange]) -> tuple[floa
     return spread, evidence_memory(Whitened.of(np.clip(away / spread, -CLIP, CLIP), np.ones(away.size)))
 
 
-def _alone(points: SeriesPoints, changes: Sequence[LocatedChange]) -> tuple[int, ...]:
-    """Outliers, but for the points beside a change, which are far from what was usual for another reason."""
-    near = {change.place + aside for change in changes for aside in range(-_ASIDE, _ASIDE + 1)}
-    return tuple(int(points.index[one]) for one in outliers(points.values, points.weights) if one not in near)
-
-
 def _kind(findings: Sequence[Finding], loud: Sequence[Burst]) -> SeriesKind:
     if any(one.kind == "drift" for one in findings):
         return "drifting"
     if findings:
         return "stepped"
     return "noisy" if loud else "steady"
+
+
+# Everything is looked at again after so many points, and each time while the newest change is younger than that.
+REFRESH = 16
+# Steps older than this are left to the next look at everything.
+RECENT = 64
+# A new point that makes a step nearly clear enough has everything looked at again.
+_NEARLY = 3.0
+
+
+class State:
+    """A series and what is known about it.
+
+    `append` gives the report that `detect` would give, but for this: between two looks at everything (at most 16
+    points) sizes, intervals, chances, spread, memory and outliers are those of the last one, and a change that became
+    clear more than 64 points back, or only as a span between two steps, waits for the next.
+    """
+
+    def __init__(self, series: Series, level: float = LEVEL) -> None:
+        self._level = level
+        self._values = list(map(float, series.values))
+        self._errors = None if series.standard_errors is None else list(map(float, series.standard_errors))
+        self._labels = list(series.labels)
+        self._better, self._name = series.better, series.name
+        self._report = detect(series, level)
+        self._tail: Growing | None = None
+        self._since = 0
+        self._middle, self._spread = 0.0, 0.0
+        self._known: tuple[Values, Values] = (np.zeros(1), np.ones(1))
+        self._get_ready(series)
+
+    @property
+    def report(self) -> SeriesReport:
+        """What is known now."""
+        return self._report
+
+    @property
+    def series(self) -> Series:
+        errors = None if self._errors is None else np.array(self._errors)
+        return Series(np.array(self._values), self._better, errors, tuple(self._labels), self._name)
+
+    def append(self, value: float, standard_error: float = math.nan, label: str = "") -> SeriesReport:
+        """Add the newest point and say what the series shows now.
+
+        Args:
+            value: The new result; NaN where it is missing.
+        """
+        self._values.append(float(value))
+        if self._errors is not None:
+            self._errors.append(standard_error)
+        if self._labels:
+            self._labels.append(label)
+        if not math.isfinite(value):
+            self._report = replace(self._report, missing=self._report.missing + 1)
+        elif self._tail is None or self._since >= REFRESH or self._stirs(self._tail, float(value), standard_error):
+            series = self.series
+            self._report = detect(series, self._level)
+            self._get_ready(series)
+        else:
+            self._report = replace(self._report, points=self._report.points + 1)
+        return self._report
+
+    def _stirs(self, tail: Growing, value: float, standard_error: float) -> bool:
+        """Whether the new point brings a recent step near to being found."""
+        self._since += 1
+        weight = self._weight(standard_error)
+        away = (value - self._middle) / self._spread
+        if abs(away) > CLIP / weight:
+            return True
+        tail.append(away, weight)
+        return step_chance_of_last(tail, RECENT) <= min(0.5, _NEARLY * self._level)
+
+    def _weight(self, standard_error: float) -> float:
+        """How much a point counts: as the one of the nearest standard error does."""
+        if self._errors is None or not math.isfinite(standard_error):
+            return 1.0
+        return float(self._known[1][int(np.abs(self._known[0] - standard_error).argmin())])
+
+    def _get_ready(self, series: Series) -> None:
+        """Prepare cheap looks at the part since the last change."""
+        self._since = 0
+        points = points_of(series)
+        begin = 0
+        if self._report.findings:
+            last = self._report.findings[-1]
+            begin = int(np.searchsorted(points.index, last.range[1] if last.kind == "drift" else last.index))
+        values, weights = points.values[begin:], points.weights[begin:]
+        self._tail = None
+        if values.size < max(FEWEST, REFRESH):
+            return
+        standard, self._spread = standardised(values, weights)
+        if not self._spread:
+            return
+        self._middle = median(values)
+        self._known = self._errors_and_weights(series, points.index, points.weights)
+        self._tail = Growing.of(standard, weights)
+
+    def _errors_and_weights(self, series: Series, index: Places, weights: Values) -> tuple[Values, Values]:
+        if series.standard_errors is None:
+            return np.zeros(1), np.ones(1)
+        errors = series.standard_errors[index]
+        known = np.isfinite(errors)
+        return (errors[known], weights[known]) if known.any() else (np.zeros(1), np.ones(1))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from assay.analyse.series.detection import LEVEL
-from assay.analyse.series.records import Finding, SeriesReport, Unconfirmed
+from assay.analyse.series.records import LEVEL, Finding, SeriesReport, Unconfirmed
 from assay.analyse.series.spread import Burst
 from assay.analyse.text import percent
 
@@ -130,20 +129,16 @@ def believed(
     if judged.because != raw.because:
         return judged, Doubt(RATE * (len(among.kept) + 1) / among.tests, among.tests)
     if before is None or doubt is None:
-        return _if_clear(raw, points)
+        # It turned up in one of many looks: it must be clearer than what one look would show by chance.
+        if points is None or raw.chance <= _CLEARER:
+            return raw, None
+        return _unconfirmed(raw, 0), Doubt(_CLEARER, points=points + _STANDS)
     over = doubt.points is not None and points is not None and points >= doubt.points
     if raw.chance <= doubt.chance or over or 0 < doubt.tests <= among.tests:
         return raw, None
     if doubt.points is not None and points is not None:
         return _unconfirmed(raw, _STANDS - (doubt.points - points)), doubt
     return replace(raw, answer="cannot tell", because=before.because, unconfirmed=before.unconfirmed), doubt
-
-
-def _if_clear(raw: Finding, points: int | None) -> tuple[Finding, Doubt | None]:
-    """A new finding, doubted if it turned up in one of many looks and is no clearer than that."""
-    if points is None or raw.chance <= _CLEARER:
-        return raw, None
-    return _unconfirmed(raw, 0), Doubt(_CLEARER, points=points + _STANDS)
 
 
 def _unconfirmed(raw: Finding, results: int) -> Finding:
@@ -160,19 +155,18 @@ def shifted(report: SeriesReport, by: int) -> SeriesReport:
         return report
     return replace(
         report,
-        findings=tuple(_shifted(one, by) for one in report.findings),
+        findings=tuple(
+            replace(
+                one,
+                index=one.index + by,
+                last_good=one.last_good + by,
+                first_bad=one.first_bad + by,
+                range=(one.range[0] + by, one.range[1] + by),
+            )
+            for one in report.findings
+        ),
         outliers=tuple(one + by for one in report.outliers),
         bursts=tuple(Burst(one.first + by, one.last + by, one.factor) for one in report.bursts),
-    )
-
-
-def _shifted(one: Finding, by: int) -> Finding:
-    return replace(
-        one,
-        index=one.index + by,
-        last_good=one.last_good + by,
-        first_bad=one.first_bad + by,
-        range=(one.range[0] + by, one.range[1] + by),
     )
 
 

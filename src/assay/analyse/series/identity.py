@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import JsonValue
 
-from assay.analyse.records import MultiRunJobResult
-from assay.plan.digest import content_hash
+from assay.analyse.records import MultiRunJobResult, section
+from assay.plan.job import content_hash
 
 Facts = dict[str, JsonValue]
 
@@ -95,13 +95,14 @@ def context(result: MultiRunJobResult) -> Facts:
     environment, machine = result.environment, section(result.environment, "machine")
     packages = {name: value for name, value in section(environment, "packages").items() if name != "assay"}
     git = section(environment, "git")
+    clocks = [check for check in result.checks if check.name == _CLOCKS][:1]
     facts: Facts = {
         "commit": git.get("commit"),
         "changed": git.get("changed"),
         "model": _model(result),
         "data": _data(result),
         "image": _image(result),
-        "server": _server(result),
+        "server": next((facts["version"] for facts in _facts(result, "engine") if facts.get("version")), None),
         "driver": machine.get("driver"),
         "packages": packages,
         "python": environment.get("python"),
@@ -115,17 +116,12 @@ def context(result: MultiRunJobResult) -> Facts:
         "method": _method(result.definition),
         "program": _runs_a_program(result.definition) or None,
         "control": _control(environment),
-        "throttled": _throttled(result),
-        "doubts": _doubts(result),
+        "throttled": next((not one.passed for one in clocks if one.passed is not None), None),
+        # Not known of a job that was not measured.
+        "doubts": [check.name for check in result.checks if check.passed is False] if result.state == "done" else None,
         "assay": section(environment, "packages").get("assay"),
     }
     return _known(facts)
-
-
-def section(tree: Mapping[str, JsonValue], name: str) -> Mapping[str, JsonValue]:
-    """A part of a record; empty where it is missing."""
-    found = tree.get(name)
-    return found if isinstance(found, Mapping) else {}
 
 
 def _what(definition: Mapping[str, JsonValue]) -> Facts:
@@ -204,11 +200,6 @@ def _image(result: MultiRunJobResult) -> JsonValue:
     return next(iter(found.values())) if len(found) == 1 else found
 
 
-def _server(result: MultiRunJobResult) -> JsonValue:
-    """The version of the engine that answered, where it tells one."""
-    return next((facts["version"] for facts in _facts(result, "engine") if facts.get("version")), None)
-
-
 def _facts(result: MultiRunJobResult, name: str) -> Iterator[Mapping[str, JsonValue]]:
     """What each run says about one thing."""
     return (found for run in result.runs if (found := section(run.facts, name)))
@@ -232,18 +223,6 @@ def _control(environment: Mapping[str, JsonValue]) -> Facts:
             found[part] = round(sum(took) / len(took), 4)
     version = next((state["version"] for state in states if "version" in state), None)
     return found | {"version": version} if found and version is not None else found
-
-
-def _throttled(result: MultiRunJobResult) -> bool | None:
-    passed = next((check.passed for check in result.checks if check.name == _CLOCKS), None)
-    return None if passed is None else not passed
-
-
-def _doubts(result: MultiRunJobResult) -> JsonValue:
-    """The names of the checks that failed; None for a job that was not measured."""
-    if result.state != "done":
-        return None
-    return [check.name for check in result.checks if check.passed is False]
 
 
 def _known(facts: Mapping[str, JsonValue]) -> Facts:

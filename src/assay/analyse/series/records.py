@@ -16,6 +16,9 @@ from assay.analyse.series.whitening import Values
 from assay.errors import UsageError
 from assay.metrics import Better
 
+# Of series without a change, something is found in at most this share.
+LEVEL = 0.01
+
 Direction = Literal["better", "worse", "unknown"]
 FindingKind = Literal["step", "drift"]
 SeriesKind = Literal["too short", "constant", "steady", "noisy", "stepped", "drifting"]
@@ -47,12 +50,8 @@ class Series:
 
     def _same_length(self, what: str, count: int) -> None:
         if count != self.values.size:
-            raise UsageError(
-                f"{count} {what} for {self.values.size} values",
-                code="series-length",
-                at=self.name or "series",
-                try_="give one for each value, or none",
-            )
+            message, remedy = f"{count} {what} for {self.values.size} values", "give one for each value, or none"
+            raise UsageError(message, code="series-length", at=self.name or "series", try_=remedy)
 
     def label(self, index: int) -> str | None:
         """What a point is called."""

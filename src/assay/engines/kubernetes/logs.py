@@ -19,8 +19,7 @@ from assay.engines.kubernetes.pod.log_transport import is_ours
 from assay.engines.kubernetes.pod_logs import PodLog
 from assay.engines.logs import LogFile, follow_logs, read_logs
 from assay.errors import MeasureError, UsageError
-from assay.plan.job import Job
-from assay.plan.lifecycle import FINAL
+from assay.plan.job import FINAL, Job
 from assay.run.scratch import is_held, scratch_folder
 from assay.store.store import Store
 

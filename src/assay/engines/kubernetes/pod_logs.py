@@ -27,7 +27,7 @@ from assay.errors import AssayError, MeasureError
 from assay.exec.document import RESULT
 from assay.place.fleet.client import FleetClient, read_token
 from assay.plan.job import Job
-from assay.run.services.service import log_excerpt, tail_of
+from assay.run.services import log_excerpt, tail_of
 from assay.spec.kubernetes import Kubernetes
 from assay.units import show_bytes
 

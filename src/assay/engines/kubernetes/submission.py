@@ -37,7 +37,7 @@ from assay.engines.kubernetes.observation import moment, observe
 from assay.errors import MeasureError
 from assay.plan.job import Job
 from assay.spec.kubernetes import Kubernetes, Pod
-from assay.spec.secrets import REFERENCE, resolve_secrets
+from assay.spec.references import REFERENCE, resolve_secrets
 
 _FILES, _SERVICES = "files", "services"
 # Makers before what they make, so that nothing is made again.

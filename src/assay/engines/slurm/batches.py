@@ -23,12 +23,11 @@ from assay.errors import AssayError, UsageError
 from assay.monitoring.discovery import Life, lives
 from assay.monitoring.monitor import MetricsOwner, joined, without
 from assay.monitoring.scraper import read_parts
-from assay.plan.job import Job
-from assay.plan.lifecycle import FINAL
-from assay.report.reading import read_job
+from assay.plan.job import FINAL, Job
+from assay.report.result import read_job
 from assay.run.records import RunOutcome
 from assay.run.scratch import scratch_folder
-from assay.spec.secrets import references
+from assay.spec.references import references
 from assay.spec.slurm import MONITOR
 from assay.store.store import Store
 from assay.store.telemetry import FILE, Metrics

@@ -23,9 +23,8 @@ from assay.files import write_whole
 from assay.monitoring.scraper import order_for, write_order
 from assay.plan.plan import Plan, refuse_unsupported
 from assay.report.live import View
-from assay.spec.benchmark import Benchmark
+from assay.spec.benchmark import Benchmark, monitoring_of
 from assay.spec.load import Loaded
-from assay.spec.monitoring import monitoring_of
 from assay.spec.slurm import Slurm, merged
 from assay.spec.source import parse
 from assay.store.store import Store

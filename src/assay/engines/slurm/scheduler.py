@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from assay.engines.base import FailureReason as FailureReason
-from assay.spec.secrets import resolve_secrets
+from assay.spec.references import resolve_secrets
 from assay.spec.slurm import Batch, Slurm
 from assay.units import show_bytes, show_seconds
 

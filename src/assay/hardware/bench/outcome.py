@@ -1,15 +1,18 @@
-"""From a curve to the result of a test: the plateau of its sizes, or why there is none."""
+"""Which sizes are worth measuring, and from a curve over them to the result of a test."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from time import perf_counter_ns
 
 from pydantic import JsonValue
 
 from assay.hardware.bench.records import BenchOutcome, By, SizePoint
 from assay.hardware.bench.sweep import Curve
+from assay.hardware.source import FactSource, text_of
 from assay.units import show_seconds
 
 # STREAM asks for arrays of four times the last-level cache, so that nothing of one pass is left for the next.
@@ -30,7 +33,6 @@ class PlateauLevel:
     """Why there is no plateau."""
 
     def facts(self, value: float | None) -> dict[str, JsonValue]:
-        """The plateau as it is kept in a result."""
         if self.because:
             return {"absent": self.because}
         return {"bytes": list(self.sizes), "value": value, "within": WITHIN}
@@ -73,7 +75,7 @@ def level_of(curve: Sequence[tuple[int, float]], cache: int | None) -> PlateauLe
 
 
 def _near_the_best(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
-    best = max(map(_value, points))
+    best = max(value for _, value in points)
     return [point for point in points if point[1] >= (1 - WITHIN) * best]
 
 
@@ -110,7 +112,6 @@ def by_of(name: str) -> By:
 
 
 def absent_result(name: str, reason: str, begin_ns: int | None = None) -> BenchOutcome:
-    """A test that gave nothing."""
     now = perf_counter_ns()
     return BenchOutcome(name, metric_of(name), by_of(name), now if begin_ns is None else begin_ns, now, absent=reason)
 
@@ -118,11 +119,7 @@ def absent_result(name: str, reason: str, begin_ns: int | None = None) -> BenchO
 def memory_result(
     name: str, curve: Curve, cache: int | None, begin_ns: int, how: Mapping[str, JsonValue]
 ) -> BenchOutcome:
-    """The result of a bandwidth test: the plateau of its curve.
-
-    Args:
-        cache: bytes of the last-level cache; None where nobody knows.
-    """
+    """The result of a bandwidth test: the plateau of its curve, beyond the last-level cache where it is known."""
     level = level_of(curve.pairs(), cache)
     reported = None if curve.wrong else curve.at(level.size)
     absent = curve.wrong or (curve.nothing if not curve.points else "" if reported else level.because)
@@ -175,3 +172,91 @@ def too_long(each_s: float) -> Callable[[int, Sequence[SizePoint]], str]:
         return f"one product would take about {show_seconds(expected_s)}, and a shape is given {show_seconds(each_s)}"
 
     return skip
+
+
+SHAPES = (512, 1024, 2048, 4096, 8192, 16384)
+# Sizes in units of the cache: two that show it, and three beyond it for the plateau.
+TIMES = (1 / 16, 1 / 2, TIMES_CACHE, 8, 16)
+_UNKNOWN_CACHE = (2**20, 2**23, 2**26, 2**27, 2**28, 2**29, 2**30)
+_ALIGN = 2**16
+# A sweep takes at most this share of what is free: others live here too.
+SHARE = 0.5
+
+
+def memory_sizes(
+    cache: int | None, free: int | None, arrays: int, share: float = SHARE, times: Sequence[float] = TIMES
+) -> tuple[int, ...]:
+    """Bytes of one array, smallest first: below the last-level cache, around it, and several times beyond.
+
+    Args:
+        cache: bytes of the last-level cache, all its parts together; None where nobody knows.
+    """
+    wanted = _UNKNOWN_CACHE if cache is None else [int(cache * one) for one in times]
+    most = None if free is None else int(free * share / arrays)
+    sizes = sorted({max(_ALIGN, size // _ALIGN * _ALIGN) for size in wanted})
+    fitting = [size for size in sizes if most is None or size <= most]
+    if most is not None and len(fitting) < len(sizes) and most >= _ALIGN:
+        fitting.append(most // _ALIGN * _ALIGN)  # as far out as memory goes
+    return tuple(dict.fromkeys(fitting))
+
+
+def fitting_shapes(
+    shapes: Iterable[int], free: int | None, bytes_per_entry: float, share: float = 0.8
+) -> tuple[tuple[int, ...], dict[str, str]]:
+    """Shapes that memory holds, and why the others are left out."""
+    wanted = tuple(shapes)
+    if free is None:
+        return wanted, {}
+    needed = {n: int(n * n * bytes_per_entry) for n in wanted}
+    fits = tuple(n for n in wanted if needed[n] <= share * free)
+    reason = "{:,} bytes are needed, and of the {:,} that are free {:.0%} may be used"
+    return fits, {str(n): reason.format(needed[n], free, share) for n in wanted if n not in fits}
+
+
+def cpu_caches(root: str | Path = "/") -> tuple[int | None, int | None]:
+    """Bytes of all last-level caches together, and of the second-level cache of one core; None where nobody tells."""
+    from assay.hardware.cpu import cpu
+
+    told = cpu(FactSource(Path(root))).get("caches")
+    found = [one for one in told if isinstance(one, dict)] if isinstance(told, list) else []
+    parts = [
+        (int(str(one["level"])), int(str(one["size_bytes"])), int(str(one.get("instances") or 1)))
+        for one in found
+        if one.get("type") != "instruction"
+    ]
+    last = max((level for level, _, _ in parts), default=0)
+    whole = sum(size * instances for level, size, instances in parts if level == last)
+    second = min((size for level, size, _ in parts if level == 2), default=None)
+    return whole or None, second
+
+
+def free_memory(root: str | Path = "/") -> int | None:
+    """Bytes of memory that a new program can have, within the limits of its container; None where nobody tells."""
+    from assay.hardware.fitness.sensors import memory
+    from assay.hardware.limits import limits
+
+    told, _ = memory(Path(root))
+    bound = limits(FactSource(Path(root))).memory
+    known = [one for one in (told.get("available_bytes"), int(bound.value) if bound else None) if isinstance(one, int)]
+    return min(known, default=None)
+
+
+def usable_cpus(root: str | Path = "/") -> tuple[int, ...]:
+    """Processors to measure with: those that this process may run on, no more than its container's quota."""
+    from assay.hardware.limits import limits
+
+    allowed = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    most = limits(FactSource(Path(root))).usable_cores
+    return cores_in_order(tuple(allowed), root)[:most]
+
+
+def cores_in_order(cpus: Sequence[int], root: str | Path = "/") -> tuple[int, ...]:
+    """Processors with one of each physical core first: two threads of one core share its arithmetic."""
+    folder = Path(root) / "sys/devices/system/cpu"
+    seen: dict[str, int] = {}
+    order: list[tuple[int, int]] = []
+    for cpu in cpus:
+        core = text_of(folder / f"cpu{cpu}/topology/thread_siblings_list") or str(cpu)
+        order.append((seen.get(core, 0), cpu))
+        seen[core] = seen.get(core, 0) + 1
+    return tuple(cpu for _, cpu in sorted(order))

@@ -21,7 +21,7 @@ from pydantic import JsonValue
 
 from assay.hardware.bench.outcome import absent_result, metric_of
 from assay.hardware.bench.records import GB, BenchOptions, BenchOutcome, SizePoint
-from assay.hardware.bench.timing import ENOUGH_BLOCKS, FEWEST_BLOCKS, OVERTIME
+from assay.hardware.bench.sweep import OVERTIME, enough
 from assay.units import show_bytes
 
 MOST_BYTES = 2 * 2**30
@@ -74,7 +74,7 @@ def storage(
 
 def _place(folder: Path, usage: Usage | None) -> tuple[dict[str, JsonValue], str]:
     """The file system of a folder, and why it cannot be measured."""
-    from assay.hardware.disks import file_systems
+    from assay.hardware.components import file_systems
     from assay.hardware.source import FactSource
 
     told = file_systems(FactSource(), {"storage": folder}, usage)["storage"]
@@ -119,18 +119,17 @@ def _read(
         return absent_result("storage", _kept_in_memory(still), begin)
     values: list[float] = []
     at_ns: list[int] = []
-    spent = 0.0
-    while not _enough(len(values), spent, each_s):
+    spent: list[float] = []
+    while not enough(spent, each_s):
         left = forget(fd, size, resident) if way.name == _ORDINARY else 0.0
         if left is None or left > _FORGOTTEN:
             return absent_result("storage", _kept_in_memory(left), begin)
         os.lseek(fd, 0, os.SEEK_SET)
         at_ns.append(perf_counter_ns())
         done = way.read(fd, size)
-        seconds = (perf_counter_ns() - at_ns[-1]) / 1e9
-        values.append(done / seconds / GB)
-        spent += seconds
-    point = SizePoint(size, tuple(values), tuple(at_ns), spent / len(values))
+        spent.append((perf_counter_ns() - at_ns[-1]) / 1e9)
+        values.append(done / spent[-1] / GB)
+    point = SizePoint(size, tuple(values), tuple(at_ns), sum(spent) / len(spent))
     how: dict[str, JsonValue] = {
         "counted": "bytes of the file",
         "read": way.name,
@@ -220,10 +219,6 @@ def _read_into(fd: int, size: int, buffer: bytearray | mmap.mmap) -> int:
             break
         done += got
     return done
-
-
-def _enough(count: int, spent_s: float, each_s: float) -> bool:
-    return (count >= ENOUGH_BLOCKS and spent_s >= each_s) or (count >= FEWEST_BLOCKS and spent_s >= OVERTIME * each_s)
 
 
 def _kept_in_memory(share: float | None) -> str:

@@ -58,17 +58,14 @@ def timed_control(run: Run = subprocess.run) -> tuple[dict[str, JsonValue], dict
 
 def summary(told: Mapping[str, Any]) -> dict[str, JsonValue]:
     """The median round of each part, with the spread of its rounds."""
-    from statistics import median  # here, as it brings a dozen modules that a run without control does not need
-
     figures: dict[str, JsonValue] = {"version": int(told["version"])}
     for part in PARTS:
         took = [float(value) for value in told["rounds_ms"].get(part, ())]
         if not took or not all(math.isfinite(value) and value > 0 for value in took):
             continue
-        middle = median(took)
-        away = median(abs(value - middle) for value in took)
+        middle, deviation = _centre(took)
         figures[f"{part}_ms"] = round(middle, 4)
-        figures[f"{part}_spread_pct"] = round(100 * 1.4826 * away / middle, 3)
+        figures[f"{part}_spread_pct"] = round(100 * deviation / middle, 3)
         figures["rounds"] = len(took)
     if "rounds" not in figures:
         raise ValueError("no round was timed")
@@ -131,13 +128,18 @@ class UsualRange:
 
 def usual(values: Sequence[float]) -> UsualRange | None:
     """The robust centre and band of a figure; None for fewer than five entries."""
-    from statistics import median  # here, as it brings a dozen modules that a run without control does not need
-
     if len(values) < FEWEST:
         return None
-    middle = median(values)
-    deviation = _MAD_TO_DEVIATION * median(abs(value - middle) for value in values)
+    middle, deviation = _centre(values)
     return UsualRange(len(values), middle, (_LIMIT + _SMALL_SET / len(values)) * deviation / middle)
+
+
+def _centre(values: Sequence[float]) -> tuple[float, float]:
+    """The median, and how far values lie from it, as a standard deviation."""
+    from statistics import median  # here, as it brings a dozen modules that a run without control does not need
+
+    middle = median(values)
+    return middle, _MAD_TO_DEVIATION * median(abs(value - middle) for value in values)
 
 
 class ControlHistory:
@@ -153,7 +155,7 @@ class ControlHistory:
 
         Those of a machine that others kept busy are left out, unless it hardly knows others.
         """
-        own = [one for line in self._lines() if (one := _entry(line)) is not None and self._is_own(one)]
+        own = [one for line in self._lines() if (one := _entry(line)).items() >= self._key.items()]
         timed = [(one, figures) for one in own if (figures := _figures(one))]
         quiet = [figures for one, figures in timed if _is_quiet(one)]
         return (quiet if len(quiet) >= FEWEST else [figures for _, figures in timed])[-KEPT:]
@@ -195,9 +197,6 @@ class ControlHistory:
                 }
         return told
 
-    def _is_own(self, entry: Mapping[str, object]) -> bool:
-        return all(entry.get(name) == value for name, value in self._key.items())
-
     def _lines(self) -> list[bytes]:
         try:
             with self._path.open("rb") as file:
@@ -218,12 +217,12 @@ class ControlHistory:
             write_whole(self._path, b"\n".join(lines[len(lines) // 2 :]))
 
 
-def _entry(line: bytes) -> dict[str, object] | None:
+def _entry(line: bytes) -> dict[str, object]:
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError):  # half a line, or somebody else's
-        return None
-    return entry if isinstance(entry, dict) else None
+        return {}
+    return entry if isinstance(entry, dict) else {}
 
 
 def _figures(entry: Mapping[str, object]) -> dict[str, float]:

@@ -36,7 +36,6 @@ def copies(there: memoryview, back: memoryview, times: int = COPIES) -> None:
 
 
 def rounds() -> dict[str, object]:
-    """Time each round of both loops."""
     took: dict[str, list[float]] = {"integer": [], "memory": []}
     reason = ""
     try:

@@ -83,7 +83,6 @@ class HeldLock:
 
     @property
     def waited(self) -> bool:
-        """Whether somebody else had a device first."""
         return self.waited_s >= _POLL_S
 
     def record(self) -> dict[str, JsonValue]:
@@ -92,13 +91,10 @@ class HeldLock:
         if self.mode == "off":
             return told
         told["waited_s"] = round(self.waited_s, 3)
-        if self.together:
-            told["together"] = [one.record() for one in self.together]
-        if self.others:
-            told["others"] = [one.record() for one in self.others]
-        if self.absent:
-            told["absent"] = dict(self.absent)
-        return told
+        for name, group in (("together", self.together), ("others", self.others)):
+            if group:
+                told[name] = [holder.record() for holder in group]
+        return told | ({"absent": dict(self.absent)} if self.absent else {})
 
 
 @contextmanager
@@ -208,7 +204,6 @@ class _Seats:
                 self.sleep(_POLL_S)
 
     def _first(self, device: str, queue: ExitStack) -> bool:
-        """Whether the head of the queue could be taken."""
         handle = open_lock(_path(self.folder, device, "queue"))
         if try_lock(handle):
             queue.callback(os.close, handle)
@@ -224,7 +219,6 @@ class _Seats:
 
 
 def holders(folder: Path | None = None) -> tuple[Holder, ...]:
-    """Who holds which device of this machine now."""
     try:
         place = folder or lock_folder(make=False)
         paths = sorted(place.glob("*.lock"))

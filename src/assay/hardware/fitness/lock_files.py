@@ -221,7 +221,7 @@ class Holder:
     @property
     def is_near(self) -> bool:
         """Whether its number names a process that we can see."""
-        return self.host == platform.node() and self.space == _space()
+        return self.host == platform.node() and self.space == pid_namespace()
 
     def sentence(self) -> str:
         """Who it is, in words: `held by alice since 12:03 for squeezenet (pid 123)`."""
@@ -233,22 +233,12 @@ class Holder:
         return f"held by {self.user or 'somebody'}{since}{purpose} (pid {self.pid}{host})"
 
     def record(self) -> dict[str, JsonValue]:
-        """What a result keeps of it."""
-        known: dict[str, JsonValue] = {
-            "device": self.device,
-            "user": self.user,
-            "pid": self.pid,
-            "host": self.host,
-            "since": self.since,
-            "purpose": self.purpose,
-            "command": self.command,
-        }
-        return {name: value for name, value in known.items() if value}
+        return {name: value for name, value in asdict(self).items() if value and name not in ("load", "space")}
 
 
 def myself(purpose: str, load: str) -> Holder:
     """This process, as it introduces itself."""
-    return Holder("", _user(), os.getpid(), platform.node(), "", _clean(purpose), _command(), load, _space())
+    return Holder("", _user(), os.getpid(), platform.node(), "", _clean(purpose), _command(), load, pid_namespace())
 
 
 def write_words(handle: int, holder: Holder) -> None:
@@ -270,7 +260,9 @@ def read_words(handle: int, device: str) -> Holder | None:
         return None
     words = {one.name: _clean(told.get(one.name)) for one in fields(Holder) if one.name not in ("pid", "device")}
     holder = Holder(_clean(told.get("device")) or device, pid=pid, **words)
-    return holder if not holder.is_near or _exists(pid) else None
+    import psutil
+
+    return holder if not holder.is_near or psutil.pid_exists(pid) else None
 
 
 def ancestors() -> frozenset[int]:
@@ -306,17 +298,12 @@ def _command() -> str:
     return _clean(" ".join(["assay", *(Path(word).name for word in sys.argv[1:3])]) if own else program)
 
 
-def _space() -> str:
+def pid_namespace() -> str:
+    """In which numbers of processes this one counts; empty where the system has one alone."""
     try:
         return str(Path("/proc/self/ns/pid").readlink())
     except OSError:
         return ""
-
-
-def _exists(pid: int) -> bool:
-    import psutil
-
-    return bool(psutil.pid_exists(pid))
 
 
 def _clock_time(moment: str) -> str:

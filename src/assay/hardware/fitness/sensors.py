@@ -1,32 +1,24 @@
-"""The state of processor, memory and sensors before and after a job, from small files of the system."""
+"""The state of processor, memory, sensors and GPUs before and after a job: from small files of the system and NVML."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import psutil
 from pydantic import JsonValue
 
+from assay.hardware.fitness.lock_files import pid_namespace
+from assay.hardware.source import number_of, text_of
+from assay.spec.section import split_index
 
-def text_of(path: Path) -> str:
-    """The content of a file without the space around it; empty where it cannot be read."""
-    try:
-        return path.read_text(errors="replace").strip()
-    except (OSError, ValueError):  # a path with a NUL is a ValueError
-        return ""
-
-
-def number_of(path: Path) -> int | None:
-    """The whole number that a file holds; None where it cannot be read or holds none."""
-    text = text_of(path)
-    try:
-        return int(text)
-    except ValueError:
-        return None
+if TYPE_CHECKING:
+    from assay.hardware.gpu.nvml import GpuReader
 
 
 # Trip points at which the kernel begins to slow the machine down or ends it; `active` ones only start a fan.
@@ -47,16 +39,11 @@ class Sensor:
 
     @property
     def headroom_c(self) -> float | None:
-        """Distance to the limit."""
         return None if self.limit_c is None else self.limit_c - self.celsius
 
 
 def heat(root: Path) -> tuple[dict[str, JsonValue], dict[str, str]]:
-    """The hottest sensor and the one nearest to its limit.
-
-    Returns:
-        What was read, and for what was not, the reason.
-    """
+    """The hottest sensor and the one nearest to its limit; and for what was not read, the reason."""
     sensors = [*_zones(root), *_chips(root)]
     if not sensors:
         return {}, {"temperature": "the system shows no temperature sensor"}
@@ -103,14 +90,12 @@ def _chips(root: Path) -> Iterator[Sensor]:
             stem = path.name.removesuffix("_input")
             label = text_of(chip / f"{stem}_label")
             limit = _limit(chip / f"{stem}_crit")
-            whole = f"{name} {label}".rstrip()
-            yield Sensor(whole, celsius, limit, "critical") if limit is not None else Sensor(whole, celsius)
+            yield Sensor(f"{name} {label}".rstrip(), celsius, limit, "" if limit is None else "critical")
 
 
 def _celsius(path: Path) -> float | None:
     value = number_of(path)
-    celsius = None if value is None else value / 1e3
-    return celsius if celsius is not None and _COLDEST_C <= celsius <= _HOTTEST_C else None
+    return value / 1e3 if value is not None and _COLDEST_C <= value / 1e3 <= _HOTTEST_C else None
 
 
 def _limit(path: Path) -> float | None:
@@ -131,13 +116,10 @@ _GROUPS = (
 def memory(
     root: Path, ask: Callable[[], tuple[int, int, int, int]] | None = None
 ) -> tuple[dict[str, JsonValue], dict[str, str]]:
-    """Read how much memory is free and how much swap is used.
+    """How much memory is free and how much swap is used; and for what was not read, the reason.
 
     Args:
-        ask: Tells total, available, swap total and swap used in bytes where there is no `/proc/meminfo`.
-
-    Returns:
-        What was read, and for what was not, the reason.
+        ask: tells total, available, swap total and swap used in bytes where there is no `/proc/meminfo`.
     """
     lines = {name: int(kib) * 1024 for name, kib in _LINE.findall(text_of(root / "proc/meminfo"))}
     if "MemTotal" in lines and "MemAvailable" in lines:
@@ -186,16 +168,10 @@ _FIRMWARE_BITS = ("the supply voltage is low", "the frequency is capped", "the c
 
 
 def processor(root: Path) -> tuple[dict[str, JsonValue], dict[str, str]]:
-    """Read how the clock is set.
-
-    Returns:
-        What was read, and for what was not, the reason.
-    """
+    """How the clock is set; and for what was not read, the reason."""
     facts, absent = _governors(root)
-    turbo = _turbo(root)
-    if turbo:
-        facts |= turbo
-    else:
+    facts |= (turbo := _turbo(root))
+    if not turbo:
         absent["turbo"] = "the system shows no switch for turbo"
     if (events := throttle_events(root)) is not None:
         facts["throttle_events"] = events
@@ -254,3 +230,109 @@ def _held_down(root: Path) -> tuple[str, ...] | None:
     except ValueError:
         return None
     return tuple(reason for place, reason in enumerate(_FIRMWARE_BITS) if bits >> place & 1)
+
+
+# The namespace that holds all processes of a Linux system. Elsewhere NVML's numbers are those of the host.
+_FIRST_NAMESPACE = "pid:[4026531836]"
+# Readings of a board that a state keeps; energy belongs to a stretch of time, not to a moment.
+_KEPT = ("temperature_c", "gpu_util_pct", "gpu_mem_bytes", "sm_mhz", "power_w")
+
+
+def gpus(
+    device: str | None,
+    reader: GpuReader,
+    *,
+    environment: Mapping[str, str] | None = None,
+    own: Callable[[], Collection[int]] | None = None,
+    describe: Callable[[int], Mapping[str, JsonValue]] | None = None,
+) -> tuple[list[JsonValue], dict[str, str]]:
+    """The state of each GPU that a job may use; and for what was not read, the reason.
+
+    Args:
+        environment: variables of the job's processes, which choose and order boards; ours by default.
+    """
+    if reader.absent:
+        return [], {"gpu": reader.absent}
+    known = os.environ if environment is None else environment
+    indices = range(reader.count) if device is None else _index_of(device, known, reader.facts)
+    if indices is None:
+        names = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+        set_ = ", ".join(f"{name}={known[name]}" for name in names if name in known)
+        return [], {"gpu": f"which board {device} is cannot be told: {set_ or 'boards differ'}"}
+    ours = set((own or _our_tree)())
+    found: list[JsonValue] = []
+    absent: dict[str, str] = {}
+    for index in indices:
+        try:
+            found.append(_state(index, reader, ours, describe or named))
+        except Exception as problem:  # NVML has its own errors, and no state of a board may end a job
+            absent[f"gpu:{index}"] = f"GPU {index} does not answer: {problem}"
+    return found, absent
+
+
+def _index_of(
+    device: str, environment: Mapping[str, str], facts: Sequence[Mapping[str, Any]]
+) -> tuple[int, ...] | None:
+    """The number by which the driver knows a device such as `cuda:1`; None where it cannot be told."""
+    _, place = split_index(device)
+    visible = environment.get("CUDA_VISIBLE_DEVICES")
+    words = None if visible is None else [one.strip() for one in visible.split(",")]
+    word = str(place) if words is None else words[place] if place < len(words) else ""
+    if not word.isdecimal():
+        found = [index for index, one in enumerate(facts) if word and str(one.get("uuid", "")).startswith(word)]
+        return (found[0],) if len(found) == 1 else None
+    # CUDA counts the fastest board first, the driver counts along the bus: the same only where all are alike.
+    alike = len({one.get("name") for one in facts}) <= 1
+    return (int(word),) if alike or environment.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" else None
+
+
+def _state(
+    index: int, reader: GpuReader, ours: Collection[int], describe: Callable[[int], Mapping[str, JsonValue]]
+) -> dict[str, JsonValue]:
+    if index >= reader.count:
+        raise LookupError(f"there are {reader.count}")
+    if index in reader.lost:
+        raise LookupError(reader.lost[index])
+    reading, limits = reader.read(index), reader.limits(index)
+    facts = reader.facts[index]
+    state: dict[str, JsonValue] = {"index": index}
+    state |= {name: facts[name] for name in ("name", "uuid", "driver") if facts.get(name)}
+    state |= {name: reading[name] for name in _KEPT if name in reading}
+    state |= _room(reading, limits)
+    if "throttle_bits" in reading:
+        state["throttle"] = list(reader.throttle_reasons(int(reading["throttle_bits"])))
+    used: list[JsonValue] = []
+    for pid, memory_bytes in reader.processes(index):
+        if pid not in ours:
+            size: dict[str, JsonValue] = {} if memory_bytes is None else {"memory_bytes": memory_bytes}
+            used.append({"pid": pid, **describe(pid), **size})
+    return {**state, "foreign": used}
+
+
+def _room(reading: Mapping[str, float], limits: Mapping[str, Any]) -> dict[str, JsonValue]:
+    """Degrees up to the slowdown: as the board tells them, else from its temperature and its limit."""
+    warm, limit = reading.get("temperature_c"), limits.get("slowdown_c")
+    margin = reading.get("margin_c", limits.get("margin_c"))
+    known: dict[str, JsonValue] = {} if limit is None else {"slowdown_c": float(limit)}
+    if margin is not None:
+        return {**known, "headroom_c": float(margin)}
+    return {**known, "headroom_c": float(limit) - warm} if limit is not None and warm is not None else known
+
+
+def named(pid: int, namespace: Callable[[], str] | None = None) -> dict[str, JsonValue]:
+    """Name and user of a process; empty where its number may be that of another process."""
+    if (namespace or pid_namespace)() not in ("", _FIRST_NAMESPACE):
+        return {}  # the driver counts the processes of the host, of which a container sees none or others
+    try:
+        process = psutil.Process(pid)
+        with process.oneshot():
+            return {"name": process.name(), "user": process.username()}
+    except (psutil.Error, OSError, KeyError):  # gone, or its user has no name
+        return {}
+
+
+def _our_tree() -> set[int]:
+    try:
+        return {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
+    except psutil.Error:
+        return {os.getpid()}

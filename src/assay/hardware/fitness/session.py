@@ -1,28 +1,145 @@
-"""A job on its devices: their lock, and the state of the machine before and after."""
+"""A job on its devices: which they are, their lock, and the state of the machine before and after."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
 from assay.clock import SYSTEM_CLOCK, Clock, iso
 from assay.hardware.environment import UsageSample, environment, machine_state
 from assay.hardware.fitness.control import FEWEST, VARIABLE, ControlHistory, Run, is_off, timed_control
-from assay.hardware.fitness.devices import occupied
-from assay.hardware.fitness.gpus import GpuStateReader, gpus
 from assay.hardware.fitness.lock import Mode, device_lock
-from assay.hardware.fitness.sensors import heat, memory, processor, text_of, throttle_events
+from assay.hardware.fitness.sensors import gpus, heat, memory, processor, throttle_events
 from assay.hardware.machine import machine_id
+from assay.hardware.source import text_of
 from assay.place.needs import device_of
 from assay.plan.job import Job, is_part, point_key
-from assay.spec.devices import split_index
+from assay.spec.section import split_index
+from assay.spec.target import CommandTarget, DeviceTarget, ModelTarget
+
+if TYPE_CHECKING:
+    from assay.hardware.gpu.nvml import GpuReader
+    from assay.hardware.gpu.record import Gpu
+
+
+CPU = "cpu"
+# Through whichever of these a job reaches it, the chip is one.
+_APPLE = {
+    "mps": ("apple-gpu",),
+    "coreml-gpu": ("apple-gpu",),
+    "coreml-ane": ("apple-ane",),
+    "coreml": ("apple-ane", "apple-gpu"),
+}
+_VISIBLE = {"nvidia": ("CUDA_VISIBLE_DEVICES",), "amd": ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")}
+
+
+def _local() -> Sequence[Gpu]:
+    from assay.hardware.gpu.detect import local_gpus  # here, as most jobs ask for no GPU
+
+    return local_gpus().gpus
+
+
+def occupied(
+    job: Job, *, gpus: Callable[[], Sequence[Gpu]] = _local, environment: Mapping[str, str] | None = None
+) -> tuple[str, ...]:
+    """The devices that nobody else may use while a job is measured, sorted.
+
+    A model, or a device measured for itself, occupies that device alone. A program, a service or a client takes
+    the processor, and as many GPUs as their needs name.
+
+    Args:
+        environment: variables of the job's processes; those of this process by default.
+    """
+    known = os.environ if environment is None else environment
+    definition, target = job.definition, job.definition.target
+    device = device_of(job)
+    found = set(_of_device(device, gpus, known)) if device else set()
+    if definition.services or not isinstance(target, ModelTarget | DeviceTarget):
+        found.add(CPU)
+    own = target.env if isinstance(target, CommandTarget) else {}
+    wanted = [(definition.needs.gpus, own), *((one.needs.gpus, one.env) for one in definition.services.values())]
+    return tuple(sorted(found | _by_number(wanted, gpus, known)))
+
+
+def _of_device(device: str, gpus: Callable[[], Sequence[Gpu]], environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The names of one device, such as `cuda:1`: usually one."""
+    kind, index = split_index(device)
+    if kind in (CPU, "openvino"):
+        return (CPU,)
+    if kind in _APPLE:
+        return _APPLE[kind]
+    if kind not in ("cuda", "tensorrt"):
+        return (f"{kind}-{index}",)
+    boards = gpus()
+    seen = visible(boards, environment)
+    if not _order_is_known(boards, environment):
+        return tuple(seen)  # which of them has this number only the runtime knows
+    return (seen[index],) if index < len(seen) else (f"cuda-{index}",)
+
+
+def _by_number(
+    wanted: Sequence[tuple[int | None, Mapping[str, str]]],
+    gpus: Callable[[], Sequence[Gpu]],
+    environment: Mapping[str, str],
+) -> set[str]:
+    """The first GPUs that each part of a job sees, as many as it asks for.
+
+    Parts that see the same ones are counted together: none of them is told to keep off the others'.
+    """
+    asked: dict[tuple[str, ...], int] = {}
+    for number, own in wanted:
+        if number:
+            seen = visible(gpus(), {**environment, **own})
+            asked[seen] = asked.get(seen, 0) + number
+    return {name for seen, number in asked.items() for name in seen[:number]}
+
+
+def visible(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The names of the GPUs that a process with these variables sees, in its order.
+
+    As CUDA does: an entry that names no GPU hides itself and all after it.
+    """
+    vendor = next((name for name in _VISIBLE if any(gpu.vendor == name for gpu in gpus)), "")
+    boards = [gpu for gpu in gpus if gpu.vendor == vendor]
+    text = next((environment[name] for name in _VISIBLE.get(vendor, ()) if name in environment), None)
+    if text is None:
+        return tuple(map(name_of, boards))
+    names: list[str] = []
+    for word in text.split(","):
+        name = _named(word.strip(), boards)
+        if not name:
+            break
+        names.append(name)
+    return tuple(names)
+
+
+def name_of(gpu: Gpu) -> str:
+    """What every process calls a GPU: its UUID, else its place in the machine."""
+    return gpu.uuid or gpu.pci or f"{gpu.vendor}-{gpu.index}"
+
+
+def _named(word: str, boards: Sequence[Gpu]) -> str:
+    """The GPU that an entry of CUDA_VISIBLE_DEVICES names; empty for none."""
+    if word.startswith("MIG-"):
+        return word  # a part of a board is a device of its own
+    if word.isdigit():
+        return next((name_of(gpu) for gpu in boards if gpu.index == int(word)), "")
+    return next((name_of(gpu) for gpu in boards if word and gpu.uuid and gpu.uuid.startswith(word)), "")
+
+
+def _order_is_known(boards: Sequence[Gpu], environment: Mapping[str, str]) -> bool:
+    """Whether numbers mean the same to CUDA and to us: it counts the fastest first, we count along the bus."""
+    alike = len({gpu.name for gpu in boards}) <= 1
+    return alike or environment.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
+
 
 FOLDER = "fitness"
 # A state that is older says nothing about the job that begins now.
@@ -38,15 +155,13 @@ def fitness(
     folder: Path | None = None,
     *,
     root: str | Path = "/",
-    reader: GpuStateReader | None = None,
+    reader: GpuReader | None = None,
     run: Run = subprocess.run,
     clock: Clock = SYSTEM_CLOCK,
 ) -> dict[str, JsonValue]:
     """Read the state of this machine: milliseconds, and a second more with the control workload.
 
-    Args:
-        device: The device of the job, such as `cpu` or `cuda:1`; None where the target decides by itself.
-        control: Whether to time the control workload; ASSAY_CONTROL=off in the environment wins.
+    The device is None where the target decides by itself. ASSAY_CONTROL=off in the environment goes before `control`.
     """
     base = Path(root)
     state: dict[str, JsonValue] = {"at": iso(clock.utc())}
@@ -114,7 +229,7 @@ def _load_average() -> dict[str, JsonValue]:
 
 
 @cache
-def nvml() -> GpuStateReader:
+def nvml() -> GpuReader:
     """The boards through NVML, opened once in a process."""
     from assay.hardware.gpu.nvml import GpuReader  # here, as most jobs have no GPU
 
@@ -145,7 +260,6 @@ class Fitness:
         return self._read(device, control, self._folder)
 
     def after(self, device: str | None, control: bool) -> dict[str, JsonValue]:
-        """The state after a job."""
         state = self._read(device, control, self._folder)
         self._last = (self._clock.monotonic_s(), device, control, state)
         return state
@@ -178,9 +292,7 @@ class DeviceSession:
     def job(self, job: Job, label: str, look: UsageSample) -> Iterator[JobEnvironment]:
         """Hold the devices of a job from before the first look at the machine until its result is judged.
 
-        Args:
-            label: its name inside its benchmark, for whoever waits for it.
-            look: at other processes, begun a moment ago.
+        The label, its name inside its benchmark, is for whoever waits for it.
         """
         purpose = f"{job.benchmark}, {label}" if job.point else job.benchmark
         load = f"{job.campaign} {point_key(job)}" if is_part(job.definition) else ""

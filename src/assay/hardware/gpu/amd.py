@@ -42,17 +42,8 @@ def by_rocm_smi(run: Run = output, root: Path = Path("/")) -> LayerReport:
         LayerUnavailableError: rocm-smi is not here, fails, or sees none.
     """
     _need_driver(root)
-    asked = (
-        "--showproductname",
-        "--showmeminfo",
-        "vram",
-        "--showbus",
-        "--showuniqueid",
-        "--showdriverversion",
-        "--showmaxpower",
-        "--showtemp",
-    )
-    told = parsed(ROCM_SMI, run((ROCM_SMI, *asked, "--json")))
+    what = "--showproductname --showmeminfo vram --showbus --showuniqueid --showdriverversion --showmaxpower --showtemp"
+    told = parsed(ROCM_SMI, run((ROCM_SMI, *what.split(), "--json")))
     if not isinstance(told, dict):
         raise LayerUnavailableError("rocm-smi does not answer with cards")
     driver = _text(_lowered(told.get("system")), "driver version")

@@ -36,42 +36,19 @@ class Abilities:
 
 # Architecture, FP32 cores in each multiprocessor, generation of the tensor cores (0: none, None: cannot be told).
 _KNOWN: dict[str, tuple[str, int, int | None]] = {
-    "3.0": ("Kepler", 192, 0),
-    "3.2": ("Kepler", 192, 0),
-    "3.5": ("Kepler", 192, 0),
-    "3.7": ("Kepler", 192, 0),
-    "5.0": ("Maxwell", 128, 0),
-    "5.2": ("Maxwell", 128, 0),
-    "5.3": ("Maxwell", 128, 0),
-    "6.0": ("Pascal", 64, 0),
-    "6.1": ("Pascal", 128, 0),
-    "6.2": ("Pascal", 128, 0),
-    "7.0": ("Volta", 64, 1),
-    "7.2": ("Volta", 64, 1),
-    "7.5": ("Turing", 64, None),
-    "8.0": ("Ampere", 64, 3),
-    "8.6": ("Ampere", 128, 3),
-    "8.7": ("Ampere", 128, 3),
-    "8.9": ("Ada", 128, 4),
-    "9.0": ("Hopper", 128, 4),
-    "10.0": ("Blackwell", 128, 5),
-    "10.1": ("Blackwell", 128, 5),
-    "10.3": ("Blackwell", 128, 5),
-    "11.0": ("Blackwell", 128, 5),
-    "12.0": ("Blackwell", 128, 5),
+    "3.0": ("Kepler", 192, 0), "3.2": ("Kepler", 192, 0), "3.5": ("Kepler", 192, 0), "3.7": ("Kepler", 192, 0),
+    "5.0": ("Maxwell", 128, 0), "5.2": ("Maxwell", 128, 0), "5.3": ("Maxwell", 128, 0), "6.0": ("Pascal", 64, 0),
+    "6.1": ("Pascal", 128, 0), "6.2": ("Pascal", 128, 0), "7.0": ("Volta", 64, 1), "7.2": ("Volta", 64, 1),
+    "7.5": ("Turing", 64, None), "8.0": ("Ampere", 64, 3), "8.6": ("Ampere", 128, 3), "8.7": ("Ampere", 128, 3),
+    "8.9": ("Ada", 128, 4), "9.0": ("Hopper", 128, 4), "10.0": ("Blackwell", 128, 5), "10.1": ("Blackwell", 128, 5),
+    "10.3": ("Blackwell", 128, 5), "11.0": ("Blackwell", 128, 5), "12.0": ("Blackwell", 128, 5),
     "12.1": ("Blackwell", 128, 5),
-}
+}  # fmt: skip
 # Precision → the first capability with instructions for it.
 _PRECISIONS: dict[str, tuple[int, int]] = {
-    "fp64": (1, 3),
-    "fp32": (1, 0),
-    "tf32": (8, 0),
-    "fp16": (5, 3),
-    "bf16": (8, 0),
-    "int8": (6, 1),
-    "fp8": (8, 9),
+    "fp64": (1, 3), "fp32": (1, 0), "tf32": (8, 0), "fp16": (5, 3), "bf16": (8, 0), "int8": (6, 1), "fp8": (8, 9),
     "fp4": (10, 0),
-}
+}  # fmt: skip
 # TU102, TU104 and TU106 have tensor cores; TU116 and TU117 have none and run the same instructions elsewhere. No
 # function of CUDA or NVML tells them apart, device numbers are mixed, and names are not asked.
 _TURING = (
@@ -104,9 +81,7 @@ def abilities(capability: str | None) -> Abilities:
 def multiprocessors(cores: int | None, capability: str | None) -> int | None:
     """How many multiprocessors so many cores make; None unless the capability is known and they divide evenly."""
     each = abilities(capability).cores_per_multiprocessor
-    if not cores or each is None or cores % each:
-        return None
-    return cores // each
+    return None if not cores or each is None or cores % each else cores // each
 
 
 NVML = "nvml"
@@ -142,7 +117,7 @@ def _gpu(nvml: Nvml, index: int, device: Any) -> Gpu:  # noqa: ANN401  (NVML has
         vendor="nvidia",
         layer=NVML,
         uuid=nvml.text("nvmlDeviceGetUUID", device),
-        memory_bytes=int(memory.total) if memory is not None else None,
+        memory_bytes=None if memory is None else int(memory.total),
         driver=nvml.text("nvmlSystemGetDriverVersion"),
         cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
         capability=capability,
@@ -261,7 +236,6 @@ def by_smi(run: Run = output) -> LayerReport:
 
 
 def from_xml(text: str, capabilities: Mapping[int, str]) -> tuple[Gpu, ...]:
-    """The GPUs in an answer of `nvidia-smi -q -x`."""
     try:
         root = ElementTree.fromstring(text)  # noqa: S314  (written by the driver's own program)
     except ElementTree.ParseError as broken:
@@ -327,11 +301,6 @@ def _bytes(one: ElementTree.Element, path: str) -> int | None:
     return int(mib) * 2**20 if mib else None
 
 
-def _count(one: ElementTree.Element, path: str) -> int | None:
-    number = _number(one, path, "")
-    return None if number is None else int(number)
-
-
 def _pcie_smi(one: ElementTree.Element) -> dict[str, int]:
     link = "pci/pci_gpu_link_info"
     told = {
@@ -363,11 +332,15 @@ def _throttle_smi(one: ElementTree.Element) -> tuple[str, ...] | None:
 
 
 def _mig_device(part: ElementTree.Element) -> MigDevice:
+    def count(path: str) -> int | None:
+        number = _number(part, path, "")
+        return None if number is None else int(number)
+
     return MigDevice(
-        index=_count(part, "index") or 0,
+        index=count("index") or 0,
         uuid=_text(part, "uuid"),
-        gpu_instance=_count(part, "gpu_instance_id"),
-        compute_instance=_count(part, "compute_instance_id"),
-        multiprocessors=_count(part, "device_attributes/shared/multiprocessor_count"),
+        gpu_instance=count("gpu_instance_id"),
+        compute_instance=count("compute_instance_id"),
+        multiprocessors=count("device_attributes/shared/multiprocessor_count"),
         memory_bytes=_bytes(part, "fb_memory_usage/total"),
     )

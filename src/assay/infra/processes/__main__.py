@@ -20,7 +20,6 @@ from assay.run.scratch import held
 
 
 def main(folder: Path) -> int:
-    """Keep a system running until asked to stop."""
     record = kept(folder, RECORD, LocalRecord)
     if record is None:
         sys.stderr.write(f"there is no system in {folder}\n")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from assay.infra.processes.programs import library_path
-from assay.infra.record import Keys, token_file
+from assay.infra.record import Keys, token_file, url_of
 
 RECORD = "processes.json"
 STORES = ("postgresql", "redis", "prometheus")
@@ -51,15 +50,11 @@ class LocalRecord:
     """Folders above its own that were made for it, the lowest first."""
 
     def has(self, part: str) -> bool:
-        """Whether a part belongs to the system."""
         return part in self.ports or (part == "agent" and self.agent)
 
     @property
     def server_url(self) -> str:
-        """Where this machine reaches the server."""
-        everywhere = self.host in ("0.0.0.0", "::")  # noqa: S104  (compared, not bound)
-        host = HERE if everywhere else f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.ports['server']}"
+        return url_of(self.host, self.ports["server"])
 
     def database_url(self, keys: Keys) -> str | None:
         """Where the server keeps its records; None for the SQLite file in its folder."""
@@ -101,17 +96,27 @@ class SystemPart:
 
 def parts_of(folder: Path, record: LocalRecord, keys: Keys, python: str = sys.executable) -> tuple[SystemPart, ...]:
     """The parts of a system, each after those that it needs."""
-    found = []
-    if record.has("postgresql"):
-        found.append(_postgresql(folder, record))
-    if record.has("redis"):
-        found.append(_redis(folder, record))
-    found += [_prepare(folder, record, keys, python), _server(folder, record, keys, python)]
-    if record.has("prometheus"):
-        found.append(_prometheus(folder, record))
-    if record.has("agent"):
-        found.append(_agent(folder, record, python))
-    return tuple(found)
+    stores = {part: _store(folder, record, part) for part in STORES if record.has(part)}
+    prometheus = stores.pop("prometheus", None)
+    # Secrets are never words of a command, which everybody can read.
+    settings = {
+        "ASSAY_SERVER_FOLDER": str(folder / "store"),
+        "ASSAY_SERVER_DATABASE_URL": record.database_url(keys) or "",
+        "ASSAY_SERVER_REDIS_URL": record.redis_url(keys) or "",
+        "TMPDIR": str(folder / "tmp"),
+        TAG_VARIABLE: record.tag,
+    }
+    server_env = {name: value for name, value in settings.items() if value}
+    prepare = (python, "-m", "assay.infra.prepare")
+    serve = (python, "-m", "assay", "serve", "--host", record.host, "--port", str(record.ports["server"]), "--closed")
+    parts = [
+        *stores.values(),
+        SystemPart(PREPARE, prepare, {**server_env, **keys.tokens}, inherits=True, cwd=folder / "tmp", once=True),
+        SystemPart("server", (*serve, "--log-format", "json"), server_env, inherits=True, cwd=folder / "tmp"),
+        prometheus,
+        _agent(folder, record, python) if record.has("agent") else None,
+    ]
+    return tuple(part for part in parts if part is not None)
 
 
 def own_words(folder: Path, record: LocalRecord, part: str) -> dict[str, str]:
@@ -126,128 +131,73 @@ def own_words(folder: Path, record: LocalRecord, part: str) -> dict[str, str]:
     }
 
 
-def _postgresql(folder: Path, record: LocalRecord) -> SystemPart:
-    own = folder / "postgresql"
-    settings = {
-        "listen_addresses": HERE,
-        "unix_socket_directories": "",  # a path to a socket may be too long, and others could connect to it
-        "jit": "off",
-    }
-    words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-    command = (record.programs["postgresql"], "-D", str(own / "data"), "-p", str(record.ports["postgresql"]), *words)
-    # Its SIGTERM waits until everybody has gone by himself; SIGINT sends them away.
+def library_path(program: str, unpacked: Path) -> dict[str, str]:
+    """The variable by which an unpacked program finds its libraries; nothing for one of the system."""
+    if not Path(program).is_relative_to(unpacked):
+        return {}
+    folders = [*unpacked.glob("usr/lib/*-linux-*"), *unpacked.glob("lib/*-linux-*"), unpacked / "usr/lib"]
+    return {"LD_LIBRARY_PATH": os.pathsep.join(map(str, folders))}
+
+
+def _store(folder: Path, record: LocalRecord, part: str) -> SystemPart:
+    """A part that is a program of somebody else."""
+    own, port = folder / part, record.ports[part]
+    words: Mapping[str, tuple[str, ...]] = {
+        # A path to a socket may be too long, and others could connect to it.
+        "postgresql": ("-D", str(own / "data"), "-p", str(port),
+                       *(word for setting in (f"listen_addresses={HERE}", "unix_socket_directories=", "jit=off")
+                         for word in ("-c", setting))),
+        "redis": (str(own / "redis.conf"),),
+        "prometheus": (f"--config.file={own / 'prometheus.yml'}", f"--storage.tsdb.path={own / 'data'}",
+                       "--storage.tsdb.retention.time=15d", f"--web.listen-address={HERE}:{port}", "--log.level=warn"),
+    }  # fmt: skip
     return SystemPart(
-        "postgresql",
-        command,
-        own_words(folder, record, "postgresql"),
+        part,
+        (record.programs[part], *words[part]),
+        own_words(folder, record, part),
         cwd=own,
-        account=record.accounts.get("postgresql"),
-        stop=signal.SIGINT,
+        account=record.accounts.get(part),
+        # The SIGTERM of PostgreSQL waits until everybody has gone by himself; SIGINT sends them away.
+        stop=signal.SIGINT if part == "postgresql" else signal.SIGTERM,
     )
-
-
-def _redis(folder: Path, record: LocalRecord) -> SystemPart:
-    own = folder / "redis"
-    return SystemPart(
-        "redis",
-        (record.programs["redis"], str(own / "redis.conf")),
-        own_words(folder, record, "redis"),
-        cwd=own,
-        account=record.accounts.get("redis"),
-    )
-
-
-def _prometheus(folder: Path, record: LocalRecord) -> SystemPart:
-    own = folder / "prometheus"
-    command = (
-        record.programs["prometheus"],
-        f"--config.file={own / 'prometheus.yml'}",
-        f"--storage.tsdb.path={own / 'data'}",
-        "--storage.tsdb.retention.time=15d",
-        f"--web.listen-address={HERE}:{record.ports['prometheus']}",
-        "--log.level=warn",
-    )
-    return SystemPart(
-        "prometheus",
-        command,
-        own_words(folder, record, "prometheus"),
-        cwd=own,
-        account=record.accounts.get("prometheus"),
-    )
-
-
-def _prepare(folder: Path, record: LocalRecord, keys: Keys, python: str) -> SystemPart:
-    env = {**_server_words(folder, record, keys), **keys.tokens}
-    return SystemPart(PREPARE, (python, "-m", "assay.infra.prepare"), env, inherits=True, cwd=folder / "tmp", once=True)
-
-
-def _server(folder: Path, record: LocalRecord, keys: Keys, python: str) -> SystemPart:
-    command = (
-        python,
-        "-m",
-        "assay",
-        "serve",
-        "--host",
-        record.host,
-        "--port",
-        str(record.ports["server"]),
-        "--closed",
-        "--log-format",
-        "json",
-    )
-    return SystemPart("server", command, _server_words(folder, record, keys), inherits=True, cwd=folder / "tmp")
 
 
 def _agent(folder: Path, record: LocalRecord, python: str) -> SystemPart:
-    command = (
-        python,
-        "-m",
-        "assay",
-        "agent",
-        "start",
-        "--host",
-        record.server_url,
-        "--token-file",
-        str(token_file(folder, "agent")),
-        "--state",
-        str(folder / "agent"),
-        "--label",
-        f"{LABEL}={record.tag}",
-        "--grace",
-        f"{_AGENT_GRACE_S:g}",
-        *(word for one in record.allow for word in ("--allow", one)),
-    )
+    options = {
+        "--host": record.server_url,
+        "--token-file": str(token_file(folder, "agent")),
+        "--state": str(folder / "agent"),
+        "--label": f"{LABEL}={record.tag}",
+        "--grace": f"{_AGENT_GRACE_S:g}",
+    }
+    words = [word for option in (*options.items(), *(("--allow", right) for right in record.allow)) for word in option]
+    command = (python, "-m", "assay", "agent", "start", *words)
     # What jobs fetch and write on the way lies in the folder too, and is gone with it.
     env = {"ASSAY_CACHE": str(folder / "cache"), "TMPDIR": str(folder / "tmp"), TAG_VARIABLE: record.tag}
     return SystemPart("agent", command, env, inherits=True, cwd=folder / "tmp", grace_s=_AGENT_GRACE_S + _GRACE_S)
 
 
-def _server_words(folder: Path, record: LocalRecord, keys: Keys) -> dict[str, str]:
-    """The settings of the server; secrets among them are never words of a command, which everybody can read."""
-    words = {
-        "ASSAY_SERVER_FOLDER": str(folder / "store"),
-        "ASSAY_SERVER_DATABASE_URL": record.database_url(keys) or "",
-        "ASSAY_SERVER_REDIS_URL": record.redis_url(keys) or "",
-        "TMPDIR": str(folder / "tmp"),
-        TAG_VARIABLE: record.tag,
-    }
-    return {name: value for name, value in words.items() if value}
-
-
 def answer_of(part: str, record: LocalRecord, keys: Keys) -> str | None:
     """What a part says when it is asked whether it works: None for yes, else why not."""
+    asks: Mapping[str, Callable[[], str | None]] = {
+        "postgresql": lambda: _postgresql_health(record, keys),
+        "redis": lambda: _redis_health(record, keys),
+        "prometheus": lambda: page(f"http://{HERE}:{record.ports['prometheus']}/-/ready"),
+        "server": lambda: server(record.server_url, keys.reader),
+        "agent": lambda: agent(record.server_url, keys.reader, record.tag),
+    }
+    return asked_whether(asks[part], keys)
+
+
+def asked_whether(ask: Callable[[], str | None], keys: Keys) -> str | None:
+    """The answer of a part, without any secret; each client has errors of its own, and all of them mean no."""
     try:
-        if part == "postgresql":
-            return _postgresql_health(record, keys)
-        if part == "redis":
-            return _redis_health(record, keys)
-        if part == "prometheus":
-            return page(f"http://{HERE}:{record.ports['prometheus']}/-/ready")
-        if part == "server":
-            return server(record.server_url, keys.reader)
-        return agent(record.server_url, keys.reader, record.tag)
-    except Exception as problem:  # each client has errors of its own, and all of them mean no
-        return without(f"{type(problem).__name__}: {problem}".strip().splitlines()[0], keys)
+        return ask()
+    except Exception as problem:
+        text = f"{type(problem).__name__}: {problem}".strip().splitlines()[0]
+        for secret in (keys.admin, keys.agent, keys.reader, keys.database, keys.redis):
+            text = text.replace(secret, "***")
+        return text
 
 
 def page(url: str) -> str | None:
@@ -277,27 +227,14 @@ def agent(server_url: str, token: str, tag: str) -> str | None:
     """None if the agent with a tag is known to its server and healthy, else how it is."""
     import httpx
 
-    answer = httpx.get(
-        f"{server_url}/api/v1/agents",
-        headers={"authorization": f"Bearer {token}"},
-        timeout=_TIMEOUT_S,
-        params={"limit": 200},
-        trust_env=False,
-    )
+    url, who = f"{server_url}/api/v1/agents?limit=200", {"authorization": f"Bearer {token}"}
+    answer = httpx.get(url, headers=who, timeout=_TIMEOUT_S, trust_env=False)
     if not answer.is_success:
         return f"the server does not tell: {answer.status_code}"
-    known: list[dict[str, Any]] = answer.json()["items"]
-    for one in known:
-        if one["profile"]["labels"].get(LABEL) == tag:
-            return None if one["healthy"] else f"{one['state']} {one['note']}".strip()
+    for record in answer.json()["items"]:
+        if record["profile"]["labels"].get(LABEL) == tag:
+            return None if record["healthy"] else f"{record['state']} {record['note']}".strip()
     return "not enrolled yet"
-
-
-def without(text: str, keys: Keys) -> str:
-    """A text in which no secret of the system stands."""
-    for secret in (keys.admin, keys.agent, keys.reader, keys.database, keys.redis):
-        text = text.replace(secret, "***")
-    return text
 
 
 def _postgresql_health(record: LocalRecord, keys: Keys) -> str | None:

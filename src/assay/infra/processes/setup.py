@@ -1,23 +1,168 @@
-"""What must be there before parts start: programs and ports, a data folder for PostgreSQL, files of settings."""
+"""What must be there before parts start: programs (of this machine or unpacked from its packages), ports, folders."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from assay.errors import MeasureError, UsageError
 from assay.files import write_whole
+from assay.infra.commands import call
 from assay.infra.processes.parts import DATABASE, HERE, STORES, USER, LocalRecord, own_words
-from assay.infra.processes.programs import can_fetch, fetch, find_programs, initdb_of, missing
-from assay.infra.record import Keys, is_root
+from assay.infra.record import Keys, Tell, is_root
 from assay.run.services.plan import free_port, refuse_taken
+
+VARIABLES = {"postgresql": "ASSAY_POSTGRESQL", "redis": "ASSAY_REDIS", "prometheus": "ASSAY_PROMETHEUS"}
+"""Name a program where it is in no usual place."""
+_NAMES = {"postgresql": ("postgres",), "redis": ("redis-server", "valkey-server"), "prometheus": ("prometheus",)}
+# Where packages put PostgreSQL, which has a folder for each version: Debian, Red Hat, Homebrew.
+_FOLDERS = ("usr/lib/postgresql/*/bin", "usr/pgsql-*/bin", "opt/homebrew/opt/postgresql@*/bin",
+            "usr/local/opt/postgresql@*/bin")  # fmt: skip
+_ON_PATH = ("usr/bin", "usr/sbin", "bin")
+# With `--reinstall` these come even where they are installed in part: a link of one leads to a file of the other.
+PACKAGES: Mapping[str, tuple[str, ...]] = {
+    "postgresql": ("postgresql",),
+    "redis": ("redis-server", "redis-tools"),
+    "prometheus": ("prometheus",),
+}
+_HOMEBREW = {"postgresql": "postgresql@17", "redis": "redis", "prometheus": "prometheus"}
+
+
+def find_programs(
+    parts: Iterable[str], unpacked: Path, environ: Mapping[str, str] | None = None, root: Path = Path("/")
+) -> dict[str, str]:
+    """The program of each part that is here; parts without one are left out.
+
+    Raises:
+        UsageError: if a variable names a program that is not there.
+    """
+    env = os.environ if environ is None else environ
+    found = {}
+    for part in parts:
+        program = _given(part, env) or next(_candidates(part, env, (root, unpacked)), None)
+        if program is not None:
+            found[part] = str(program)
+    return found
+
+
+def initdb_of(postgres: str) -> str:
+    return str(Path(postgres).with_name("initdb"))
+
+
+def _given(part: str, env: Mapping[str, str]) -> Path | None:
+    named = env.get(VARIABLES[part])
+    if not named:
+        return None
+    program = _on_path(part, named, env)
+    if program is None or not _is_whole(part, program):
+        raise UsageError(
+            f"{VARIABLES[part]} is {named!r}, which is no program of {part}",
+            code="no-program",
+            try_=f"name the program itself, such as /usr/bin/{_NAMES[part][0]}",
+        )
+    return program
+
+
+def _on_path(part: str, name: str, env: Mapping[str, str]) -> Path | None:
+    found = shutil.which(name, path=env.get("PATH"))
+    if found is None:
+        return None
+    # Behind a link of PostgreSQL lies the folder with all of its programs. Redis is one file with several names, and
+    # does what it is called by: behind its link lies the name of another program.
+    return Path(found).resolve() if part == "postgresql" else Path(found).absolute()
+
+
+def _candidates(part: str, env: Mapping[str, str], roots: Iterable[Path]) -> Iterator[Path]:
+    for name in _NAMES[part]:
+        on_path = _on_path(part, name, env)
+        if on_path and _is_whole(part, on_path):
+            yield on_path
+    patterns = _FOLDERS if part == "postgresql" else ()
+    for root in roots:
+        versions = [folder for pattern in patterns for folder in root.glob(pattern)]
+        newest_first = sorted(versions, key=lambda folder: _version(folder.parent.name), reverse=True)
+        for folder in (*newest_first, *(root / place for place in _ON_PATH)):
+            for program in (folder / name for name in _NAMES[part]):
+                if os.access(program, os.X_OK) and program.is_file() and _is_whole(part, program):
+                    yield program
+
+
+def _version(name: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", name)))
+
+
+def _is_whole(part: str, program: Path) -> bool:
+    """Whether everything that a part needs lies beside its program."""
+    return part != "postgresql" or os.access(initdb_of(str(program)), os.X_OK)
+
+
+def can_fetch() -> bool:
+    return all(shutil.which(name) for name in ("apt-get", "dpkg-deb"))
+
+
+def fetch(parts: Sequence[str], unpacked: Path, tell: Tell) -> None:
+    """Unpack what some parts need.
+
+    Raises:
+        MeasureError: if the packages cannot be had.
+    """
+    scratch = unpacked.with_name("apt")
+    archives = scratch / "cache/archives"
+    for folder in (scratch / "lists/partial", archives / "partial", unpacked):
+        folder.mkdir(parents=True, exist_ok=True)
+    tell(f"fetching {', '.join(parts)} from the packages of this system into {unpacked}; nothing is installed")
+    apt = _apt(scratch)
+    install = ("install", "--yes", "--no-install-recommends", "--reinstall", "--download-only")
+    packages = (package for part in parts for package in PACKAGES[part])
+    try:
+        call([*apt, "update"], code="fetch")
+        call([*apt, *install, *packages], env={"DEBIAN_FRONTEND": "noninteractive"}, code="fetch")
+        found = sorted(archives.glob("*.deb"))
+        if not found:
+            raise MeasureError(f"no package came for {', '.join(parts)}", code="fetch", try_=how_to_install(parts))
+        for package in found:
+            call(["dpkg-deb", "--extract", str(package), str(unpacked)], code="fetch")
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def missing(parts: Sequence[str], *, refused: bool) -> UsageError:
+    """What to say of programs that are neither here nor fetched."""
+    ways = ["leave --no-fetch out"] if refused and can_fetch() else []
+    ways += [how_to_install(parts), f"go on without: {' '.join(f'--without {part}' for part in parts)}"]
+    return UsageError(
+        f"there is no program of {', '.join(parts)} on this machine", code="missing-programs", try_="; or ".join(ways)
+    )
+
+
+def how_to_install(parts: Sequence[str], platform: str = sys.platform) -> str:
+    """The command that installs what some parts need on this system."""
+    if platform == "darwin":
+        return f"brew install {' '.join(_HOMEBREW[part] for part in parts)}"
+    names = [PACKAGES[part][0] for part in parts]
+    return f"apt-get install {' '.join(names)} (other systems name their packages alike)"
+
+
+def _apt(scratch: Path) -> list[str]:
+    """The package tool with lists and a cache of its own, which needs no lock of the system."""
+    settings = {
+        "Dir::State::Lists": scratch / "lists",
+        "Dir::Cache": scratch / "cache",
+        "Debug::NoLocking": "true",
+        "APT::Get::AllowUnauthenticated": "false",
+        # The account that it otherwise uses for fetching may not write into our folder.
+        **({"APT::Sandbox::User": "root"} if is_root() else {}),
+    }
+    return ["apt-get", "--quiet=2", *(word for name, value in settings.items() for word in ("-o", f"{name}={value}"))]
+
 
 # Root brings parts up under the account that their packages make, else under the one that owns nothing.
 _ACCOUNTS = {"postgresql": ("postgres", "nobody"), "redis": ("redis", "nobody"), "prometheus": ("prometheus", "nobody")}
@@ -25,7 +170,6 @@ _DATA = "data"
 _LINES = 8
 _USUAL = {"server": 8080, "prometheus": 9090}
 """Ports of those parts whose address people type."""
-Tell = Callable[[str], None]
 
 
 def accounts() -> dict[str, str]:
@@ -34,10 +178,9 @@ def accounts() -> dict[str, str]:
         return {}
     import pwd
 
-    there = {one.pw_name for one in pwd.getpwall()}
-    return {
-        part: next(name for name in names if name in there) for part, names in _ACCOUNTS.items() if there & set(names)
-    }
+    there = {account.pw_name for account in pwd.getpwall()}
+    names = {part: next((name for name in names if name in there), None) for part, names in _ACCOUNTS.items()}
+    return {part: name for part, name in names.items() if name}
 
 
 def as_account(name: str | None) -> dict[str, Any]:
@@ -46,8 +189,8 @@ def as_account(name: str | None) -> dict[str, Any]:
         return {}
     import pwd
 
-    one = pwd.getpwnam(name)
-    return {"user": one.pw_uid, "group": one.pw_gid, "extra_groups": []}
+    account = pwd.getpwnam(name)
+    return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
 
 
 def set_up(folder: Path, record: LocalRecord, keys: Keys) -> None:
@@ -118,7 +261,6 @@ def prometheus_settings(own: Path, record: LocalRecord) -> Mapping[str, Any]:
 
 
 def give(path: Path, account: str | None) -> None:
-    """Make a file or folder belong to an account."""
     if account is not None and sys.platform != "win32":
         who = as_account(account)
         os.chown(path, who["user"], who["group"])
@@ -140,22 +282,8 @@ def _make_postgresql(folder: Path, record: LocalRecord, keys: Keys) -> None:
     _write(folder, record, "postgresql", password.name, keys.database)
     program = record.programs["postgresql"]
     try:
-        _run(
-            folder,
-            record,
-            [
-                initdb_of(program),
-                "-D",
-                str(fresh),
-                "-U",
-                USER,
-                "-A",
-                "scram-sha-256",
-                f"--pwfile={password}",
-                "--encoding=UTF8",
-                "--locale=C",
-            ],
-        )
+        options = ["-D", str(fresh), "-U", USER, "-A", "scram-sha-256", f"--pwfile={password}"]
+        _run(folder, record, [initdb_of(program), *options, "--encoding=UTF8", "--locale=C"])
         _run(folder, record, [program, "--single", "-D", str(fresh), "postgres"], f"CREATE DATABASE {DATABASE}\n")
     finally:
         password.unlink(missing_ok=True)
@@ -163,7 +291,6 @@ def _make_postgresql(folder: Path, record: LocalRecord, keys: Keys) -> None:
 
 
 def _run(folder: Path, record: LocalRecord, words: list[str], content: str = "") -> None:
-    """Run a program of PostgreSQL to its end."""
     try:
         done = subprocess.run(
             words,
@@ -222,16 +349,30 @@ def ports_for(stores: Sequence[str], host: str, wanted: int | None) -> dict[str,
     """A free port for each part; the usual one for those whose address people type, where it is free.
 
     Raises:
-        UsageError: if that is taken.
+        UsageError: if the one of the server that was asked for is taken.
     """
-    ports: dict[str, int] = {}
-    if wanted is not None:
-        _refuse_taken(wanted, host)
-        ports["server"] = wanted
-    for part in ("server", *stores):
-        if part not in ports:
-            ports[part] = _usual_or_free(part, host if part == "server" else HERE, set(ports.values()))
+    ports = {"server": server_port(wanted, host)}
+    for part in stores:
+        ports[part] = _usual_or_free(part, HERE, set(ports.values()))
     return ports
+
+
+def server_port(wanted: int | None, host: str) -> int:
+    """The port that was asked for, else the usual one, else a free one.
+
+    Raises:
+        UsageError: if the one that was asked for is taken.
+    """
+    if not wanted:
+        return _usual_or_free("server", host, set())
+    if _is_taken(wanted, host):
+        raise UsageError(
+            f"port {wanted} is taken, or may not be used",
+            code="port-taken",
+            at="--port",
+            try_="leave --port out: a free one is then chosen",
+        )
+    return wanted
 
 
 def ports_again(known: Mapping[str, int], host: str, wanted: int | None, tell: Tell) -> dict[str, int]:
@@ -240,10 +381,7 @@ def ports_again(known: Mapping[str, int], host: str, wanted: int | None, tell: T
     Raises:
         UsageError: if the server's port was asked for, and is taken.
     """
-    ports = dict(known)
-    if wanted is not None:
-        _refuse_taken(wanted, host)
-        ports["server"] = wanted
+    ports = {**known, **({"server": server_port(wanted, host)} if wanted else {})}
     for part, port in ports.items():
         at = host if part == "server" else HERE
         if _is_taken(port, at):
@@ -264,13 +402,3 @@ def _is_taken(port: int, host: str) -> bool:
         refuse_taken(port, "", host)
         return False
     return True
-
-
-def _refuse_taken(port: int, host: str) -> None:
-    if _is_taken(port, host):
-        raise UsageError(
-            f"port {port} is taken, or may not be used",
-            code="port-taken",
-            at="--port",
-            try_="leave --port out: a free one is then chosen",
-        )

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import FrameType
 from typing import Literal
 
 import psutil
@@ -84,12 +83,10 @@ def after_exit(course: RestartState, code: int, now_s: float, *, once: bool = Fa
 
 
 def back_off_s(tries: int) -> float:
-    """How long to wait before the next start."""
     return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** max(0, min(tries, 20) - 1))
 
 
 def exit_in_words(code: int) -> str:
-    """How a process ended."""
     if code >= 0:
         return f"ended with code {code}"
     try:
@@ -173,28 +170,26 @@ class Supervisor:
     # What happens meanwhile
 
     def _listen(self) -> None:
+        def stop(*_: object) -> None:
+            self._stopping = True
+
         for end_ in (self._heard, self._rung):
             os.set_blocking(end_, False)
         signal.set_wakeup_fd(self._rung, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)  # a function, or it would wake nobody
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._asked)
-
-    def _asked(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002  (signal's signature)
-        self._stopping = True
+            signal.signal(number, stop)
 
     def _sleep(self) -> None:
         """Wait until a child ends, somebody asks to stop, or it is time to look again."""
-        select.select([self._heard], [], [], self._patience_s())
+        states = {child.course.state for child in self._children}
+        patience_s = _ASK_AGAIN_S if "unhealthy" in states else self._seldom_s
+        if states & {"starting", "restarting"} or ("waiting" in states and "failed" not in states):
+            patience_s = _SOON_S
+        select.select([self._heard], [], [], patience_s)
         with suppress(BlockingIOError):
             while os.read(self._heard, 512):
                 pass
-
-    def _patience_s(self) -> float:
-        states = {one.course.state for one in self._children}
-        if states & {"starting", "restarting"} or ("waiting" in states and "failed" not in states):
-            return _SOON_S
-        return _ASK_AGAIN_S if "unhealthy" in states else self._seldom_s
 
     # The parts
 
@@ -208,15 +203,11 @@ class Supervisor:
             child.course = after_exit(child.course, code, now_s, once=child.part.once)
             child.process, child.started = None, None
             self._log(f"{child.part.name} {exit_in_words(code)}; {child.course.state}")
-        self._bury_orphans()
-
-    def _bury_orphans(self) -> None:
-        """Let what was left by a part, and has ended since, go from the table of processes."""
+        # What was left by a part, and has ended since, goes from the table of processes.
         own = {child.process.pid for child in self._children if child.process is not None}
-        for one in psutil.Process().children():
-            if one.pid not in own:
-                with suppress(ChildProcessError):
-                    os.waitpid(one.pid, os.WNOHANG)
+        for pid in {orphan.pid for orphan in psutil.Process().children()} - own:
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
 
     def _start_due(self) -> None:
         now_s = time.monotonic()
@@ -248,7 +239,9 @@ class Supervisor:
             self._log(f"{part.name} {why}")
             return
         child.course = after_start(child.course)
-        child.started, child.ask_s = _start_of(child.process.pid), 0.0
+        child.started, child.ask_s = None, 0.0
+        with suppress(psutil.Error):
+            child.started = float(psutil.Process(child.process.pid).create_time())
         self._log(f"{part.name} started as process {child.process.pid}")
 
     def _ask(self) -> None:
@@ -258,10 +251,8 @@ class Supervisor:
                 continue
             before = child.course
             child.course = after_check(before, self._ask_part(child.part.name), now_s)
-            if child.course.state == "healthy":
-                child.ask_s = now_s + self._seldom_s
-            else:
-                child.ask_s = now_s + (_ASK_AGAIN_S if before.proven else _SOON_S)
+            unwell_s = _ASK_AGAIN_S if before.proven else _SOON_S
+            child.ask_s = now_s + (self._seldom_s if child.course.state == "healthy" else unwell_s)
             if child.course.state != before.state:
                 self._log(f"{child.part.name} is {child.course.state} {child.course.detail}".rstrip())
 
@@ -298,7 +289,6 @@ class Supervisor:
 
 
 def supervisor_runs(folder: Path) -> bool:
-    """Whether the supervisor of a system lives."""
     return is_held(folder / SUPERVISOR)
 
 
@@ -325,13 +315,6 @@ def _end_rest(leader: int) -> None:
         with suppress(OSError, psutil.Error):
             if leader in (os.getpgid(one.pid), os.getsid(one.pid)):
                 one.kill()
-
-
-def _start_of(pid: int) -> float | None:
-    try:
-        return float(psutil.Process(pid).create_time())
-    except psutil.Error:
-        return None
 
 
 def _tie(stop: signal.Signals) -> Callable[[], None] | None:

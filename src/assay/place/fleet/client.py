@@ -95,10 +95,9 @@ class FleetClient(Transport):
         """
         try:
             self.check_health(self.send("GET", "/health", patience_s=0, expect=(404, 405)))
-        except NotAssayError:
-            raise
-        except AwayError:
-            return
+        except AwayError as problem:
+            if isinstance(problem, NotAssayError):
+                raise
 
     def check_health(self, response: httpx.Response) -> None:
         """Refuse an answer to `/health` that no assay server gives.
@@ -119,9 +118,8 @@ class FleetClient(Transport):
 
     def heartbeat(self, agent: str, beat: Heartbeat, *, timeout_s: float = 10.0) -> HeartbeatAnswer:
         """Say that an agent is there; sent once, the next one follows soon enough."""
-        return self._tell(
-            "POST", f"{_agent(agent)}/heartbeat", beat, HeartbeatAnswer, patience_s=0, timeout_s=timeout_s
-        )
+        path = f"{_agent(agent)}/heartbeat"
+        return self._tell("POST", path, beat, HeartbeatAnswer, patience_s=0, timeout_s=timeout_s)
 
     def lease(self, agent: str, request: LeaseRequest) -> LeaseGiven | None:
         """Ask for a job; None when there was none in the time given.
@@ -153,15 +151,8 @@ class FleetClient(Transport):
 
     def deliver(self, job: str, fence: int, agent: str, result: Path, *, patience_s: float = 0.0) -> Delivered:
         """Hand a result document over; its samples must be there before."""
-        headers = {**_JSON, "content-length": str(result.stat().st_size)}
-        answer = self.send(
-            "PUT",
-            f"{_attempt(job, fence)}/result",
-            params={"agent": agent},
-            headers=headers,
-            body=lambda: _blocks(result),
-            patience_s=patience_s,
-        )
+        path = f"{_attempt(job, fence)}/result"
+        answer = self._put_file(path, result, _JSON["content-type"], {"agent": agent}, patience_s)
         return self._read(Delivered, answer)
 
     def attach(self, job: str, fence: int, agent: str, name: str, sha256: str) -> None:
@@ -173,9 +164,8 @@ class FleetClient(Transport):
 
     def know(self, campaign: str, elsewhere: Elsewhere) -> Known:
         """Make a campaign known that is measured elsewhere; one that is known stays as it is."""
-        return self._tell(
-            "PUT", f"{_elsewhere(campaign)}", elsewhere, Known, patience_s=0, timeout_s=max(self._timeout_s, 60.0)
-        )
+        timeout_s = max(self._timeout_s, 60.0)
+        return self._tell("PUT", _elsewhere(campaign), elsewhere, Known, patience_s=0, timeout_s=timeout_s)
 
     def stand(self, campaign: str, standings: JobProgressReport) -> None:
         """Say how jobs stand that are measured elsewhere."""
@@ -205,15 +195,8 @@ class FleetClient(Transport):
         digest = sha256 or _digest(path)
         if self.has(digest):
             return digest
-        size = path.stat().st_size
-        self.send(
-            "PUT",
-            f"/artefacts/{digest}",
-            params={"name": name or path.name},
-            body=lambda: _blocks(path),
-            headers={"content-length": str(size), "content-type": "application/octet-stream"},
-            patience_s=patience_s,
-        )
+        params = {"name": name or path.name}
+        self._put_file(f"/artefacts/{digest}", path, "application/octet-stream", params, patience_s)
         return digest
 
     def download(self, sha256: str, to: Path, *, patience_s: float = _TRANSFER_PATIENCE_S) -> None:
@@ -304,6 +287,12 @@ class FleetClient(Transport):
 
     def _post(self, path: str, message: object, **options: Any) -> httpx.Response:  # noqa: ANN401
         return self.send("POST", path, content=to_json(message), headers=_JSON, **options)
+
+    def _put_file(
+        self, path: str, file: Path, kind: str, params: Mapping[str, str], patience_s: float
+    ) -> httpx.Response:
+        headers = {"content-type": kind, "content-length": str(file.stat().st_size)}
+        return self.send("PUT", path, params=params, headers=headers, body=lambda: _blocks(file), patience_s=patience_s)
 
     def _fetch(self, path: str, partial: Path) -> httpx.Response:
         there = partial.stat().st_size if partial.exists() else 0

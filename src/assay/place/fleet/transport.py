@@ -34,6 +34,7 @@ _ADDRESS_TIP = (
     "check the address and port: `assay serve` prints the right one; a proxy must pass /api/v1 on to the server"
 )
 
+_TIPS = {401: "give a token with ASSAY_TOKEN or --token-file", 403: "use a token with the right role"}
 Body = Callable[[], Iterator[bytes]]
 
 
@@ -166,7 +167,8 @@ class Transport:
                 return once()
             except httpx.HTTPError as problem:
                 if _is_no_http(problem):
-                    raise self._no_http(problem) from None
+                    said = " ".join(str(problem).split())
+                    raise self._foreign(f"what answers there does not speak HTTP: {_cut(said)}") from None
                 away = self._away(problem)
                 may_repeat = repeat or isinstance(problem, httpx.ConnectError | httpx.ConnectTimeout)
                 asked_s = 0.0
@@ -189,8 +191,11 @@ class Transport:
 
     def not_assay(self, response: httpx.Response) -> NotAssayError:
         """The error for an answer that no assay server gives."""
-        error = NotAssayError(_described(response), code=NOT_ASSAY, at=self.url, try_=_ADDRESS_TIP)
-        error.status = response.status_code
+        return self._foreign(_described(response), response.status_code)
+
+    def _foreign(self, message: str, status: int = 0) -> NotAssayError:
+        error = NotAssayError(message, code=NOT_ASSAY, at=self.url, try_=_ADDRESS_TIP)
+        error.status = status
         return error
 
     def json_of(self, response: httpx.Response) -> Any:  # noqa: ANN401  (JSON)
@@ -215,12 +220,6 @@ class Transport:
             raise self.not_assay(response)
         problems = _problems(response, said)
         raise _error(AwayError, problems, status) if status >= 500 else _error(RefusedError, problems, status)
-
-    def _no_http(self, problem: httpx.HTTPError) -> NotAssayError:
-        said = " ".join(str(problem).split())
-        return NotAssayError(
-            f"what answers there does not speak HTTP: {_cut(said)}", code=NOT_ASSAY, at=self.url, try_=_ADDRESS_TIP
-        )
 
     def _away(self, problem: httpx.HTTPError) -> AwayError:
         said = " ".join(str(problem).split()) or type(problem).__name__
@@ -298,13 +297,7 @@ def _problem(response: httpx.Response, said: Mapping[str, Any]) -> Problem:
         code=str(said.get("code") or f"http-{status}"),
         message=str(message),
         at=str(said.get("at") or f"{request.method} {shown(str(request.url))}"),
-        try_=str(said.get("try") or _tip(status)),
-    )
-
-
-def _tip(status: int) -> str:
-    return {401: "give a token with ASSAY_TOKEN or --token-file", 403: "use a token with the right role"}.get(
-        status, ""
+        try_=str(said.get("try") or _TIPS.get(status, "")),
     )
 
 

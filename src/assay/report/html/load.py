@@ -8,17 +8,15 @@ from functools import partial
 import numpy as np
 from pydantic import JsonValue
 
-from assay.analyse.capacity.saturation import Knee, knee
+from assay.analyse.capacity.search import Knee, knee
 from assay.analyse.intervals import TAILS, samples_needed
 from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
-from assay.report.html.axis import Axis, axis_for
-from assay.report.html.chart import Numbers, Picture
-from assay.report.html.markup import Markup
+from assay.report.html.chart import Axis, Numbers, Picture, axis_for
 from assay.report.html.plots import Plane, PlotPoint
 from assay.report.html.samples import Values
 from assay.report.numbers import show
 from assay.report.served import grouped, is_served, searches_of, series_of
-from assay.report.wording import section, verdict_word
+from assay.report.wording import as_mapping, as_mappings, as_number, section, verdict_word
 
 _LATENCIES = ("ttft_ms", "latency_ms", "e2e_ms", "itl_ms")
 _PATHS = {"load.rate": "requests per second", "load.concurrency": "requests at once"}
@@ -101,7 +99,9 @@ def _latency_curve(
         return None
     there = [(level, job, job.metrics[name]) for level, job in series if name in job.metrics]
     limits = {
-        key: value for key, value in _limits(there[0][1], name).items() if key in ("p50", "median", "p90", "p95", "p99")
+        key: value
+        for key, value in limits_of(there[0][1], name).items()
+        if key in ("p50", "median", "p90", "p95", "p99")
     }
     values = [value for _, _, stats in there for value in (stats.p50, stats.p99, *_ends(stats)) if value is not None]
     up = axis_for([*values, *limits.values()], may_log=True)
@@ -117,7 +117,7 @@ def _latency_curve(
     ]
     tails = [(level, stats.p99) for level, _, stats in there if stats.p99 is not None]
     drawn = plane.draw(
-        _knee_band(plane, bend),
+        plane.band(bend.interval.low, bend.interval.high, f"knee at {show(bend.rate)}") if bend else None,
         plane.line([(point.x, point.y) for point in medians], "trace thick"),
         plane.line(tails, "trace tail"),
         plane.points([PlotPoint(level, value, "tail") for level, value in tails]),
@@ -141,10 +141,6 @@ def _curve_numbers(
     return Numbers.of(columns, rows)
 
 
-def _knee_band(plane: Plane, bend: Knee | None) -> Markup | None:
-    return None if bend is None else plane.band(bend.interval.low, bend.interval.high, f"knee at {show(bend.rate)}")
-
-
 def _curve_caption(bend: Knee | None, tails: bool, levels: int) -> str:
     parts = ["Each dot is a job's median, its whisker the interval from the spread between runs."]
     parts += ["The broken line is p99 of all samples."] if tails else []
@@ -163,15 +159,15 @@ def _curve_caption(bend: Knee | None, tails: bool, levels: int) -> str:
 def draw_search(job: MultiRunJobResult) -> list[Picture]:
     """The probes of the searches of a job: what each rate gave, whether it met the objective, and the answer."""
     found = searches_of(job)
-    names = dict.fromkeys(name for _, one in found for name in _mapping(one.get("objective")))
+    names = dict.fromkeys(name for _, one in found for name in as_mapping(one.get("objective")))
     return [picture for name in names if (picture := _search(name, found, job)) is not None]
 
 
 def _search(name: str, found: Sequence[tuple[int, Mapping[str, JsonValue]]], job: MultiRunJobResult) -> Picture | None:
     limit = next(
-        value for _, one in found if isinstance(value := _mapping(one.get("objective")).get(name), int | float)
+        value for _, one in found if isinstance(value := as_mapping(one.get("objective")).get(name), int | float)
     )
-    probes = [probe for _, one in found for probe in _list(one.get("probes"))]
+    probes = [probe for _, one in found for probe in as_mappings(one.get("probes"))]
     points = [point for probe in probes if (point := _probe_point(probe, name)) is not None]
     if len({point.x for point in points}) < 2:
         return None
@@ -181,7 +177,9 @@ def _search(name: str, found: Sequence[tuple[int, Mapping[str, JsonValue]]], job
     title = f"{name} at each rate that was tried"
     told = "; ".join(f"{show(point.x)}/s: {show(point.y)} ({point.kind})" for point in points)
     plane = Plane(title, told, across, "requests per second", up, name)
-    ends = [(low, high) for _, one in found if (low := _number(one.get("low"))) and (high := _number(one.get("high")))]
+    ends = [
+        (low, high) for _, one in found if (low := as_number(one.get("low"))) and (high := as_number(one.get("high")))
+    ]
     stats = job.metrics.get("capacity_per_s")
     band = (
         plane.band(min(low for low, _ in ends), max(high for _, high in ends), f"capacity {show(stats.median)}/s")
@@ -207,10 +205,10 @@ def _search_numbers(name: str, points: Sequence[PlotPoint]) -> Numbers:
 
 def _probe_point(probe: Mapping[str, JsonValue], name: str) -> PlotPoint | None:
     metric, _, statistic = name.rpartition(".")
-    value = _number(_mapping(probe.get("judged")).get(name))
+    value = as_number(as_mapping(probe.get("judged")).get(name))
     if value is None:
-        value = _number(_mapping(_mapping(probe.get("statistics")).get(metric)).get(statistic))
-    rate = _number(probe.get("rate"))
+        value = as_number(as_mapping(as_mapping(probe.get("statistics")).get(metric)).get(statistic))
+    rate = as_number(probe.get("rate"))
     if rate is None or value is None:
         return None
     meets = probe.get("meets")
@@ -268,7 +266,8 @@ def _best(points: Sequence[PlotPoint]) -> list[PlotPoint]:
     return front[::-1]
 
 
-def _limits(job: MultiRunJobResult, metric: str) -> dict[str, float]:
+def limits_of(job: MultiRunJobResult, metric: str) -> dict[str, float]:
+    """Statistic → its objective, for those of a metric."""
     found = section(job.definition, "objective")
     return {
         name.rpartition(".")[2]: float(limit)
@@ -277,23 +276,8 @@ def _limits(job: MultiRunJobResult, metric: str) -> dict[str, float]:
     }
 
 
-limits_of = _limits
-
-
 def _ends(stats: MetricStatistics) -> tuple[float, float] | tuple[()]:
     return () if stats.interval is None else (stats.interval.low, stats.interval.high)
-
-
-def _mapping(value: JsonValue) -> Mapping[str, JsonValue]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: JsonValue) -> list[Mapping[str, JsonValue]]:
-    return [_mapping(one) for one in value] if isinstance(value, list) else []
-
-
-def _number(value: JsonValue) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def draw_goodput(record: CampaignRecord) -> list[Picture]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,27 +11,32 @@ from numpy.typing import NDArray
 
 from assay.analyse.records import MultiRunJobResult
 from assay.analyse.telemetry import CounterCourse, Quantity, watched
-from assay.errors import AssayError
-from assay.report.html.axis import Axis, axis_for, close_axis
-from assay.report.html.chart import Chart, Numbers, Picture, bar, curve, label, line
-from assay.report.html.markup import Markup, el, join
+from assay.report.html.chart import (
+    Axis,
+    Chart,
+    Markup,
+    Numbers,
+    Picture,
+    axis_for,
+    bar,
+    close_axis,
+    curve,
+    el,
+    join,
+    levels,
+    line,
+    room_for,
+)
 from assay.report.html.samples import thin
+from assay.report.html.stacked import GAP, MOST_LINES, PANEL, STRIP, Files, phase, readable_files, titles
 from assay.report.numbers import show
 from assay.report.wording import one_line
 from assay.store.telemetry import FILE, Metrics, decode
 from assay.units import show_seconds
 
-Files = Callable[[str, int, str], bytes | None]
-
 MOST_RUNS = 20
-MOST_LINES = 3  # more would not be told apart in a panel of this height
 _MOST_POINTS = 3000  # of the whole picture: some 40 kB
-_PANEL = 56
-_GAP = 30  # between two panels, with the title of the lower one in it
-_STRIP = 18
-_DASHES = ("──", "╌╌", "┈┈")
 _KINDS = ("trace thick", "trace second thick", "trace third thick")
-_NARROWEST_PX, _LETTER_PX = 320.0, 6.4
 _UNITS = {"B": (1e-9, "GB"), "B/s": (1e-6, "MB/s")}
 
 
@@ -63,20 +68,21 @@ def draw_monitoring(job: MultiRunJobResult, files: Files) -> Picture | None:
         return None
     origin = min(one.begin_s for one in runs.values())
     every = panels_of(list(runs.values()), origin)
-    panels = [panel for panel in every if _moves(panel)]
+    # What was zero all the time is told in a sentence.
+    panels = [panel for panel in every if any(course.told.any() for _, course in panel.lines)]
     if not panels:
         return None
     stretches = [_stretch(run, one, origin) for run, one in runs.items()]
     across = close_axis(0.0, max(one.end_s for one in stretches), count=6)
-    top = (2 if any(one.phases for one in stretches) else 1) * _STRIP + 8
-    height = top + len(panels) * (_PANEL + _GAP) - 8
+    top = (2 if any(one.phases for one in stretches) else 1) * STRIP + 8
+    height = top + len(panels) * (PANEL + GAP) - 8
     content = [_backdrop(stretches, across, top, height - top), *(_run(one, across) for one in stretches)]
     most = max(_MOST_POINTS // max(sum(len(panel.lines) for panel in panels), 1), 24)
     content += [
-        _panel(panel, across, top + place * (_PANEL + _GAP) + _GAP - 8, most) for place, panel in enumerate(panels)
+        _panel(panel, across, top + place * (PANEL + GAP) + GAP - 8, most) for place, panel in enumerate(panels)
     ]
     title = "Nodes and services while the job ran"
-    left = 14 + 7 * max(len(tick) for panel in panels for tick in _labels(_up(panel)))
+    left = room_for([_up(panel) for panel in panels])
     chart = Chart(title, _told(panels), across, "seconds since the first run began", height, left=left)
     says = _caption(job, runs, panels, every)
     numbers = partial(_numbers, panels, most)
@@ -96,17 +102,8 @@ def _numbers(panels: Sequence[ScrapePanel], most: int) -> Numbers:
 
 def read_metrics(job: MultiRunJobResult, files: Files) -> dict[int, Metrics]:
     """Run → what was scraped of it, for the first runs that left something readable."""
-    found: dict[int, Metrics] = {}
-    for run in job.runs:
-        if FILE not in run.files or len(found) == MOST_RUNS:
-            continue
-        try:
-            content = files(job.job, run.run_id, FILE)
-            if content is not None:
-                found[run.run_id] = decode(content)
-        except (AssayError, OSError):
-            continue  # a lost file costs its lines, never the report
-    return found
+    runs = [run.run_id for run in job.runs if FILE in run.files]
+    return readable_files(job, runs, files, FILE, decode, MOST_RUNS)
 
 
 def panels_of(runs: Sequence[Metrics], origin_s: float) -> list[ScrapePanel]:
@@ -160,30 +157,8 @@ def _backdrop(runs: Sequence[ScrapeSpan], across: Axis, top: float, height: floa
 
 def _run(one: ScrapeSpan, across: Axis) -> Markup:
     """A run with its number, and its phases below; pointing at one tells its name where there is no room for it."""
-    boxes = [_box(across, name, begin, end, _STRIP) for name, begin, end in one.phases]
-    return join((_box(across, f"run {one.run}", one.begin_s, one.end_s, 0), *boxes))
-
-
-def _box(across: Axis, name: str, begin: float, end: float, y: float) -> Markup:
-    share = across.share(end) - across.share(begin)
-    told = el("title", f"{name}, {show_seconds(max(end - begin, 0.0))}")
-    box = el(
-        "rect",
-        told,
-        x=across.percent(begin),
-        width=f"{max(100 * share, 0.15):.2f}%",
-        y=y,
-        height=_STRIP - 3,
-        class_="phase",
-    )
-    middle = f"{50 * (across.share(begin) + across.share(end)):.2f}%"
-    fits = share * _NARROWEST_PX >= len(name) * _LETTER_PX
-    return join((box, label(name, middle, y + 11.5, "tick middle") if fits else None))
-
-
-def _moves(panel: ScrapePanel) -> bool:
-    """Whether anything is to be seen: a quantity that was zero all the time is told in a sentence."""
-    return any(course.told.any() for _, course in panel.lines)
+    boxes = [phase(across, name, begin, end, STRIP) for name, begin, end in one.phases]
+    return join((phase(across, f"run {one.run}", one.begin_s, one.end_s, 0), *boxes))
 
 
 def _up(panel: ScrapePanel) -> Axis:
@@ -191,22 +166,14 @@ def _up(panel: ScrapePanel) -> Axis:
     return axis_for(values, zero=True, count=3)
 
 
-def _labels(axis: Axis) -> list[str]:
-    return [axis.label(tick) for tick in axis.ticks]
-
-
 def _panel(panel: ScrapePanel, across: Axis, top: float, most: int) -> Markup:
     up = _up(panel)
     parts: list[Markup] = []
-    for tick in up.ticks:
-        y = top + _PANEL * (1 - up.share(tick))
-        parts += [line("0%", "100%", y, y, "level"), el("text", up.label(tick), x=-6, y=y + 4, class_="tick end")]
     for (_, course), kind in zip(panel.lines, _KINDS, strict=False):
         parts += [_trace(at, value, across, up, top, kind, most) for at, value in pieces(course)]
     unit = f", {panel.unit}" if panel.unit else ""
-    name = label(f"{panel.title}{unit}", "0%", top - 7, "tick")
-    legend = label(_legend(panel), "100%", top - 7, "tick end")
-    return el("g", *parts, name, legend)
+    names = [one_line(of) for of, _ in panel.lines]
+    return el("g", levels(up, top, PANEL), *parts, *titles(f"{panel.title}{unit}", names, top))
 
 
 def pieces(course: CounterCourse) -> Iterable[tuple[NDArray[np.float64], NDArray[np.float64]]]:
@@ -225,12 +192,7 @@ def _trace(
     points = list(zip(across.shares(kept_at), up.shares(kept), strict=True))
     if len(points) == 1:
         points = [(max(points[0][0] - 0.002, 0.0), points[0][1]), (min(points[0][0] + 0.002, 1.0), points[0][1])]
-    return curve(points, top, _PANEL, class_)
-
-
-def _legend(panel: ScrapePanel) -> str:
-    names = [one_line(of) for of, _ in panel.lines]
-    return names[0] if len(names) == 1 else "  ".join(map(" ".join, zip(names, _DASHES, strict=False)))
+    return curve(points, top, PANEL, class_)
 
 
 def _told(panels: Sequence[ScrapePanel]) -> str:

@@ -1,41 +1,55 @@
-"""The whole report as one HTML file, and a small table for notebooks."""
+"""The whole report as one HTML file, with a section for each job, and a small table for notebooks."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.resources import files
 
-from pydantic import JsonValue
-
-from assay.analyse.records import CampaignRecord, MultiRunJobResult
+from assay.analyse.records import CampaignRecord, Check, MultiRunJobResult
 from assay.documents import to_json
-from assay.report.html.job import job_section
-from assay.report.html.markup import Child, Markup, el
-from assay.report.html.pictures import Samples, draw_overview
-from assay.report.html.tables import DASH, efficiency_summary, load_summary, summary_table, tail_cell, verdict_mark
-from assay.report.html.telemetry import Files
-from assay.report.numbers import name_with_unit, show_count, show_statistics
+from assay.report.html.chart import Child, Markup, el, join, page_head
+from assay.report.html.pictures import Samples, draw_overview, job_pictures
+from assay.report.html.stacked import Files
+from assay.report.html.tables import (
+    DASH,
+    answers_tables,
+    energy_line,
+    facts_table,
+    hardware_tables,
+    headline_numbers,
+    linked_table,
+    metrics_table,
+    runs_table,
+    summary_table,
+    verdict_mark,
+)
+from assay.report.numbers import name_with_unit, show_statistics
+from assay.report.served import load_sheet
+from assay.report.telemetry import efficiency_sheet, energy_sentence
 from assay.report.wording import (
     MEANING,
     WORDS_IN_ORDER,
     check_sentence,
     check_word,
     failed,
+    failure_of,
+    failure_sentence,
+    flat,
+    gate_word,
     headline_of,
+    headlines,
+    indented,
     job_count,
     job_labels,
     machine_sentence,
     one_line,
     unmeasured_sentence,
-    unreported,
     verdict_counts,
     verdict_word,
 )
+from assay.run.records import Failure
 
-# Nothing may be fetched or run, whatever a name inside the report says.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _READING = """\
 A run is a fresh process. Samples inside a run describe its shape; every interval comes from the spread between \
 runs, because only that spread shows what would change if the measurement were made again.
@@ -68,21 +82,8 @@ def render_html(record: CampaignRecord, samples: Samples, files: Files = _no_fil
         el("main", _overview(record, labels, anchors), *_jobs(record, labels, anchors, samples, files), _reading()),
         el("footer", f"Made by assay{f' {record.assay_version}' if record.assay_version else ''}."),
     )
-    return f"<!DOCTYPE html>\n{el('html', _head(record), body, lang='en')}\n"
-
-
-def _head(record: CampaignRecord) -> Markup:
-    package = files("assay.report.html")
-    style = "".join(package.joinpath(name).read_text("utf-8") for name in ("style.css", "chart.css"))
-    return el(
-        "head",
-        el("meta", charset="utf-8"),
-        el("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        el("meta", name="color-scheme", content="light dark"),
-        el("title", f"{one_line(record.benchmark)} – assay"),
-        el("style", Markup(style)),
-    )
+    head = page_head(one_line(record.benchmark), "style.css", "chart.css")
+    return f"<!DOCTYPE html>\n{el('html', head, body, lang='en')}\n"
 
 
 def _header(record: CampaignRecord) -> Markup:
@@ -117,7 +118,7 @@ def _overview(record: CampaignRecord, labels: dict[str, str], anchors: dict[str,
         note,
         summary_table(record, labels, anchors),
     )
-    tables = (load_summary(record, labels, anchors), efficiency_summary(record, labels, anchors))
+    tables = [linked_table(sheet(record, labels), record, labels, anchors) for sheet in (load_sheet, efficiency_sheet)]
     content: tuple[Child, ...] = (*tables, *shown)
     return el("section", el("h2", "All jobs"), *content, id="overview")
 
@@ -134,14 +135,10 @@ def _jobs(
 ) -> list[Markup]:
     sections, seen = [], dict[str, str]()
     for job in record.jobs:
-        first = seen.setdefault(_key(dict(job.environment)), job.job)
+        first = seen.setdefault(to_json(dict(job.environment)), job.job)
         same = None if first == job.job else (labels[first], anchors[first])
         sections.append(job_section(job, labels[job.job], anchors[job.job], samples, files, same))
     return sections
-
-
-def _key(environment: dict[str, JsonValue]) -> str:
-    return to_json(environment)
 
 
 def _reading() -> Markup:
@@ -168,23 +165,142 @@ def _align(column: int) -> str:
     return f"text-align:{'right' if 2 <= column <= 6 else 'left'};white-space:nowrap"
 
 
-def _rows(job: MultiRunJobResult, label: str) -> list[Sequence[Child]]:
-    names = headline_of(job) if job.state == "done" else ()
-    gone = unreported(job) if job.state == "done" else ()
-    if not names and not gone:
-        return [(label, *[DASH] * 6, verdict_word(job))]
-    rows = [_row(job, name, label) for name in names]
-    return rows + [(label, name, *[DASH] * 5, verdict_word(job)) for name in gone]
-
-
-def _row(job: MultiRunJobResult, name: str, label: str) -> Sequence[Child]:
-    stats = job.metrics[name]
-    shown = show_statistics(stats, name)
-    numbers = (shown.median, shown.interval, shown.spread, tail_cell(stats, "p99"), show_count(stats.runs, stats.count))
-    return (label, name_with_unit(name, stats.unit), *numbers, verdict_word(job))
+def _rows(job: MultiRunJobResult, label: str) -> Iterator[Sequence[Child]]:
+    for name, stats in headlines(job):
+        metric = name_with_unit(name, stats.unit) if stats else name or DASH
+        yield (label, metric, *headline_numbers(name, stats), verdict_word(job))
 
 
 def _doubts(job: MultiRunJobResult, label: str) -> list[str]:
     if job.state != "done":
         return [f"{verdict_word(job)} – {label}: {unmeasured_sentence(job)}"]
     return [f"{check_word(one)} – {label}: {check_sentence(one)}" for one in failed(job.checks)]
+
+
+_SIGNS = {True: ("✓", "passed"), False: ("✕", "failed"), None: ("–", "not told")}
+
+
+def job_section(
+    job: MultiRunJobResult,
+    label: str,
+    anchor: str,
+    samples: Samples,
+    files: Files,
+    same_environment: tuple[str, str] | None,
+) -> Markup:
+    """Everything about one job; `same_environment` is the label and anchor of a job that ran in the same one."""
+    measured = job.state == "done"
+    word = verdict_word(job)
+    return el(
+        "section",
+        el("h2", label, " ", verdict_mark(word)),
+        el("p", *_sentence(job), class_="lead"),
+        energy_line(job) if measured else None,
+        _why(job) if not measured else _judgement(job),
+        el("div", *(one.figure() for one in job_pictures(job, samples, files)), class_="figures") if measured else None,
+        _folded("Metrics", _metrics(job), opened=True) if measured and job.metrics else None,
+        *([_folded(title, content, opened=True) for title, content in answers_tables(job)] if measured else ()),
+        *(_folded(title, content, opened=shown) for title, content, shown in hardware_tables(job)),
+        _folded("Runs", join((runs_table(job), _run_failures(job))), opened=True) if job.runs else None,
+        _folded("Environment", _environment(job, same_environment)),
+        _folded("Definition", el("pre", indented(job.definition))) if job.definition else None,
+        class_=f"job {word}",
+        id=anchor,
+    )
+
+
+def _sentence(job: MultiRunJobResult) -> Iterable[Child]:
+    where = machine_sentence(job)
+    if job.state == "done":
+        yield from (_headline(job, name) for name in headline_of(job)[:4])
+    yield el("span", f"{job.successful_runs} of {job.total_runs} runs succeeded", class_="quiet")
+    yield el("span", where, class_="quiet") if where else None
+
+
+def _headline(job: MultiRunJobResult, name: str) -> Markup:
+    stats = job.metrics[name]
+    shown = show_statistics(stats, name)
+    number = el("strong", shown.median, " ", stats.unit)
+    return el("span", name_with_unit(name, stats.unit), " ", number, " ", shown.interval, " ", shown.spread)
+
+
+def _why(job: MultiRunJobResult) -> Markup:
+    error = failure_of(job)
+    remedy = el("p", el("strong", "Try: "), error.try_) if error and error.try_ else None
+    content = (el("p", unmeasured_sentence(job)), remedy, _log(error))
+    return el("div", *content, class_="why")
+
+
+def _log(error: Failure | None) -> Markup | None:
+    if error is None or not error.log_tail:
+        return None
+    return join((el("p", "Last lines of its log:", class_="quiet"), el("pre", "\n".join(error.log_tail))))
+
+
+def _run_failures(job: MultiRunJobResult) -> Markup | None:
+    """The evidence of failed runs of a job that was measured nonetheless; a failed job tells it above."""
+    if job.state != "done":
+        return None
+    broken = [run for run in job.runs if run.error]
+    return join(
+        el("div", el("p", f"Run {run.run_id}: ", failure_sentence(run.error)), _log(run.error), class_="why")
+        for run in broken
+        if run.error
+    )
+
+
+def _judgement(job: MultiRunJobResult) -> Markup:
+    word = verdict_word(job)
+    bad = failed(job.checks)
+    untold = [check for check in job.checks if check.passed is None]
+    good = [check for check in job.checks if check.passed]
+    gates = el("ul", *(_gate(gate) for gate in job.gates), class_="checks") if job.gates else None
+    return join(
+        (
+            el("p", f"Verdict {word}: {MEANING[word]}."),
+            el("ul", *map(_check, bad), class_="checks") if bad else None,
+            join((el("h3", "Objectives"), gates)) if gates else None,
+            _folded(f"Checks passed: {len(good)}, could not be told: {len(untold)}", _others(good, untold))
+            if good or untold
+            else None,
+        )
+    )
+
+
+def _others(good: Iterable[Check], untold: Iterable[Check]) -> Markup:
+    return el("ul", *map(_check, (*untold, *good)), class_="checks")
+
+
+def _check(check: Check) -> Markup:
+    sign, word = _SIGNS[check.passed]
+    word = check_word(check) if check.passed is False else word
+    return _entry(sign, word, {True: "good", False: "bad", None: "untold"}[check.passed], check)
+
+
+def _gate(gate: Check) -> Markup:
+    kind = {True: "good", False: "bad", None: "untold"}[gate.passed]
+    return _entry(_SIGNS[gate.passed][0], gate_word(gate), kind, gate)
+
+
+def _entry(sign: str, word: str, kind: str, check: Check) -> Markup:
+    mark = el("span", el("span", sign, aria_hidden="true", class_="glyph"), word, class_=f"mark {kind}")
+    return el("li", mark, el("span", el("strong", check.name), ": ", check.detail))
+
+
+def _metrics(job: MultiRunJobResult) -> Markup:
+    absent: Mapping[str, str] = {name: why for run in job.runs for name, why in run.absent.items()}
+    told = {*job.metrics, *(["energy_j"] if energy_sentence(job) else [])}  # energy has a sentence of its own
+    reasons = [el("li", el("code", name), ": ", why) for name, why in absent.items() if name not in told]
+    missing = join((el("p", "Not measured:", class_="quiet"), el("ul", *reasons))) if reasons else None
+    return join((metrics_table(job), missing))
+
+
+def _environment(job: MultiRunJobResult, same: tuple[str, str] | None) -> Markup:
+    if same is not None:
+        return el("p", "The same as of ", el("a", same[0], href=f"#{same[1]}"), ".")
+    pairs = flat(job.environment)
+    return facts_table(pairs, "Environment") if pairs else el("p", "Nothing was recorded.")
+
+
+def _folded(title: str, content: Child, *, opened: bool = False) -> Markup:
+    return el("details", el("summary", title), content, open=opened)

@@ -6,9 +6,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from assay.report.html.axis import Axis, axis_for
-from assay.report.html.chart import Chart, Numbers, bar, curve, label, line, whisker
-from assay.report.html.markup import Child, Markup, el, join
+from assay.report.html.chart import (
+    Axis,
+    Chart,
+    Child,
+    Markup,
+    Numbers,
+    axis_for,
+    bar,
+    curve,
+    el,
+    join,
+    label,
+    levels,
+    line,
+    room_for,
+    whisker,
+)
 
 ROW = 44
 _LONGEST_LABEL = 44
@@ -44,7 +58,6 @@ def draw_rows(rows: Sequence[PlotRow], title: str, axis_title: str, *, style: Li
 
 
 def numbers_of(rows: Sequence[PlotRow], unit: str) -> Numbers:
-    """The values of rows with their intervals."""
     columns = ("what", f"value, {unit}" if unit else "value", "interval low", "interval high")
     return Numbers.of(columns, [(row.label, row.centre, row.low, row.high) for row in rows])
 
@@ -109,10 +122,12 @@ class Plane:
 
     def draw(self, *content: Child) -> Markup:
         """The picture as SVG, with a level at each tick of the upright axis."""
-        chart = Chart(self.title, self.description, self.across, self.across_title, HEIGHT, left=_room(self.up), top=26)
+        chart = Chart(
+            self.title, self.description, self.across, self.across_title, HEIGHT, left=room_for([self.up]), top=26
+        )
         log = " (logarithmic)" if self.up.log else ""
         name = label(f"{self.up_title}{log}", "0%", -10, "axis")
-        return chart.draw(self._levels(), name, *content)
+        return chart.draw(levels(self.up, 0, HEIGHT), name, *content)
 
     def y(self, value: float) -> float:
         """Where a value lies, in pixels from the top."""
@@ -147,16 +162,6 @@ class Plane:
         y = (top + bottom - thick) / 2
         return el("rect", x=self.across.percent(left), width=width, y=y, height=thick, class_="band")
 
-    def _levels(self) -> Markup:
-        parts: list[Markup] = []
-        for tick in self.up.ticks:
-            y = self.y(tick)
-            parts += [
-                line("0%", "100%", y, y, "level"),
-                el("text", self.up.label(tick), x=-6, y=y + 4, class_="tick end"),
-            ]
-        return join(parts)
-
     def _point(self, one: PlotPoint) -> Markup:
         x, y = self.across.percent(one.x), self.y(one.y)
         upright = line(x, x, self.y(one.y_ends[0]), self.y(one.y_ends[1]), "whisker") if one.y_ends else None
@@ -177,8 +182,3 @@ class Plane:
             )
         content = (upright, level, marker(x, y, one.kind), name)
         return el("a", *content, href=one.href) if one.href else el("g", *content)
-
-
-def _room(axis: Axis) -> int:
-    """Pixels that the labels of an upright axis take."""
-    return 14 + 7 * max((len(axis.label(tick)) for tick in axis.ticks), default=2)

@@ -10,9 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.analyse.records import MetricStatistics
-from assay.report.html.axis import Axis, axis_for, close_axis
-from assay.report.html.chart import Cell, Chart, Numbers, Picture, bar, curve, label, line
-from assay.report.html.markup import Markup, el, join
+from assay.report.html.chart import (
+    Axis,
+    Cell,
+    Chart,
+    Markup,
+    Numbers,
+    Picture,
+    axis_for,
+    bar,
+    close_axis,
+    curve,
+    el,
+    join,
+    label,
+    levels,
+    line,
+)
 from assay.report.numbers import show, show_statistics
 
 Values = NDArray[np.float64]
@@ -227,17 +241,7 @@ def _panel(trace: SampleTrace, across: Axis, up: Axis, top: float) -> Markup:
     above = trace.at_s[trace.value > up.high][:_MOST_MARKS].tolist()
     marks = [line(across.percent(x), across.percent(x), top - 5, top, "beyond") for x in above]
     name = label(f"run {trace.run}", "100%", top - 5, "tick end")
-    return el("g", shade, _levels(up, top), curve(points, top, _PANEL, "trace"), *marks, name)
-
-
-def _levels(up: Axis, top: float) -> Markup:
-    """Horizontal lines of a panel with their values."""
-    parts = []
-    for tick in up.ticks:
-        y = top + _PANEL * (1 - up.share(tick))
-        parts.append(line("0%", "100%", y, y, "level"))
-        parts.append(el("text", up.label(tick), x=-6, y=y + 4, class_="tick end"))
-    return join(parts)
+    return el("g", shade, levels(up, top, _PANEL), curve(points, top, _PANEL, "trace"), *marks, name)
 
 
 def _timeline_caption(

@@ -13,9 +13,21 @@ from itertools import pairwise
 from statistics import median
 from typing import Literal
 
-from assay.report.html.axis import Axis, axis_for, moment_axis
-from assay.report.html.chart import AXIS_HEIGHT, RIGHT, STRETCH, figure, label, line
-from assay.report.html.markup import Markup, el, join
+from assay.report.html.chart import (
+    AXIS_HEIGHT,
+    RIGHT,
+    STRETCH,
+    Axis,
+    Markup,
+    axis_for,
+    el,
+    figure,
+    join,
+    label,
+    line,
+    moment_axis,
+    room_for,
+)
 from assay.report.html.plots import HEIGHT, Plane, marker
 from assay.report.numbers import show
 
@@ -100,7 +112,7 @@ def draw_series(picture: SeriesPicture) -> Markup:
 def series_svg(picture: SeriesPicture) -> str:
     """The picture as a file of its own, with size and cause written on it."""
     plane = _plane(picture)
-    left = 14 + 7 * max(len(plane.up.label(tick)) for tick in plane.up.ticks)
+    left = room_for([plane.up])
     inner_px = _ALONE_PX - left - RIGHT
     framed = plane.draw(*_content(plane, picture, inner_px, numbered=False))
     # The frame of a page is a margin of its style sheet, which a file has not: the content gets a frame of its own.

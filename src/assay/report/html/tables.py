@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
 from assay.metrics import METRICS, base_name
 from assay.report.device import device_sheet
-from assay.report.energy import efficiency_sheet, energy_sentence, energy_sheet, grade_of, price_sentence, with_grade
-from assay.report.html.markup import Child, Markup, el, join
+from assay.report.html.chart import Child, Markup, el, join
 from assay.report.machine import fitness_sheet, monitoring_sheet
 from assay.report.numbers import (
     NOTHING,
@@ -26,18 +25,27 @@ from assay.report.served import (
     ServerStatistic,
     errors_of,
     finish_reasons_of,
-    load_sheet,
     search_sentences,
     server_view_of,
     token_facts_of,
 )
 from assay.report.sheet import Sheet
-from assay.report.telemetry import foreign_sentences, seen_sheet, throttling_sentences
-from assay.report.wording import failed, headline_of, others_share, unreported, verdict_word
+from assay.report.telemetry import (
+    energy_sentence,
+    energy_sheet,
+    foreign_sentences,
+    grade_of,
+    price_sentence,
+    seen_sheet,
+    throttling_sentences,
+    with_grade,
+)
+from assay.report.wording import failed, headline_of, headlines, others_share, verdict_word
 from assay.run.records import SingleRunResult
 from assay.units import show_seconds
 
 DASH = "–"
+_PHASES = ("load", "warmup", "measure")
 _GLYPHS = {"valid": "✓", "suspect": "!", "invalid": "✕", "failed": "✕"}
 _TAILS = ("p90", "p95", "p99", "p99_9")
 
@@ -61,7 +69,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Child]], *, numeric: Iter
 
 
 def summary_table(record: CampaignRecord, labels: Mapping[str, str], anchors: Mapping[str, str]) -> Markup:
-    """One line per job and headline metric."""
     head = ("job", "metric", "median", "interval", "±", "p99", "runs × samples", "verdict", "reasons to doubt")
     rows = [row for job in record.jobs for row in _summary(job, labels[job.job], anchors[job.job])]
     return el("div", table(head, rows, numeric=range(2, 7), name="All jobs"), class_="summary")
@@ -109,27 +116,17 @@ def runs_table(job: MultiRunJobResult) -> Markup:
     return table(head, rows, numeric=[0, *range(2, 7 + len(names))], name="Runs")
 
 
-def load_summary(record: CampaignRecord, labels: Mapping[str, str], anchors: Mapping[str, str]) -> Markup | None:
-    """Speed, quality, errors and cost of all jobs that answer requests, in one table."""
-    return _linked(load_sheet(record, labels), record, labels, anchors)
-
-
 def answers_tables(job: MultiRunJobResult) -> list[tuple[str, Markup]]:
     """What came back, apart from numbers of time: errors, ends of answers, counts of tokens, the server's own view."""
     errors, ends, tokens, views = errors_of(job), finish_reasons_of(job), token_facts_of(job), server_view_of(job)
     found = []
     if errors:
         rows = [(one.kind, f"{one.count:,}", one.first or DASH) for one in errors]
-        found.append(
-            (
-                "Failed requests by kind",
-                table(("kind", "requests", "the first one"), rows, numeric=[1], name="Failed requests"),
-            )
-        )
+        head = ("kind", "requests", "the first one")
+        found.append(("Failed requests by kind", table(head, rows, numeric=[1], name="Failed requests")))
     if ends:
-        rows = [(one.kind, f"{one.count:,}", "") for one in ends]
-        shown = [row[:2] for row in rows]
-        found.append(("Why answers ended", table(("reason", "answers"), shown, numeric=[1], name="Ends of answers")))
+        counts = [(one.kind, f"{one.count:,}") for one in ends]
+        found.append(("Why answers ended", table(("reason", "answers"), counts, numeric=[1], name="Ends of answers")))
     if tokens:
         found.append(("How tokens were counted", table(("what", "found"), tokens, name="Tokens")))
     if views:
@@ -169,24 +166,23 @@ def tail_cell(stats: MetricStatistics, statistic: str) -> Child:
     return show(value, decimals_of(stats))
 
 
-def _summary(job: MultiRunJobResult, label: str, anchor: str) -> list[Sequence[Child]]:
+def _summary(job: MultiRunJobResult, label: str, anchor: str) -> Iterator[Sequence[Child]]:
     link = el("a", label, href=f"#{anchor}")
     mark = verdict_mark(verdict_word(job))
     doubts = ", ".join(check.name for check in failed((*job.checks, *job.gates)))
-    names = headline_of(job) if job.state == "done" else ()
-    gone = unreported(job) if job.state == "done" else ()
-    if not names and not gone:
-        why = f"error[{job.error.code}]" if job.error else doubts
-        return [(link, *[DASH] * 6, mark, why)]
-    rows: list[Sequence[Child]] = [(link, *_headline(name, job.metrics[name]), mark, doubts or DASH) for name in names]
-    return rows + [(link, _metric_name(name, name), *[DASH] * 5, mark, doubts or DASH) for name in gone]
+    for name, stats in headlines(job):
+        metric = _metric_name(name, name_with_unit(name, stats.unit) if stats else name) if name else DASH
+        why = doubts or DASH if name else f"error[{job.error.code}]" if job.error else doubts
+        yield (link, metric, *headline_numbers(name, stats), mark, why)
 
 
-def _headline(name: str, stats: MetricStatistics) -> tuple[Child, ...]:
+def headline_numbers(name: str, stats: MetricStatistics | None) -> tuple[Child, ...]:
+    """Median, interval, spread, tail and count of a headline metric; dashes where there are none."""
+    if stats is None:
+        return (DASH,) * 5
     shown = show_statistics(stats, name)
     count = show_count(stats.runs, stats.count)
-    named = _metric_name(name, name_with_unit(name, stats.unit))
-    return (named, shown.median, shown.interval, shown.spread, tail_cell(stats, "p99"), count)
+    return (shown.median, shown.interval, shown.spread, tail_cell(stats, "p99"), count)
 
 
 def _metric(job: MultiRunJobResult, name: str) -> tuple[Child, ...]:
@@ -218,8 +214,11 @@ def _metric_name(name: str, shown: str) -> Markup:
 
 
 def _run(run: SingleRunResult, job: MultiRunJobResult, names: Iterable[str]) -> tuple[Child, ...]:
-    phases = (_seconds(run.phases.get(name)) for name in ("load", "warmup", "measure"))
-    medians = (_run_value(job.metrics[name], run.run_id) for name in names)
+    phases = (DASH if (took := run.phases.get(name)) is None else show_seconds(took) for name in _PHASES)
+    medians = (
+        show(stats.run_values[run.run_id], decimals_of(stats)) if run.run_id in stats.run_values else DASH
+        for stats in (job.metrics[name] for name in names)
+    )
     samples = max(run.sample_counts.values(), default=0)
     outcome = verdict_mark("failed") if run.error else "ok"
     return (
@@ -233,14 +232,6 @@ def _run(run: SingleRunResult, job: MultiRunJobResult, names: Iterable[str]) -> 
         others_share(run) or DASH,
         join((outcome, f" {run.error.code}" if run.error else None)),
     )
-
-
-def _run_value(stats: MetricStatistics, run: int) -> str:
-    return show(stats.run_values[run], decimals_of(stats)) if run in stats.run_values else DASH
-
-
-def _seconds(value: float | None) -> str:
-    return DASH if value is None else show_seconds(value)
 
 
 def energy_line(job: MultiRunJobResult) -> Markup | None:
@@ -272,12 +263,7 @@ def hardware_tables(job: MultiRunJobResult) -> list[tuple[str, Markup, bool]]:
     return [(title, content, shown) for title, content, shown in found if content is not None]
 
 
-def efficiency_summary(record: CampaignRecord, labels: dict[str, str], anchors: dict[str, str]) -> Markup | None:
-    """All jobs per watt and per price in one table; None where fewer than two have such a figure."""
-    return _linked(efficiency_sheet(record, labels), record, labels, anchors)
-
-
-def _linked(
+def linked_table(
     sheet: Sheet | None, record: CampaignRecord, labels: Mapping[str, str], anchors: Mapping[str, str]
 ) -> Markup | None:
     """A table whose rows are jobs, under its title, each job a link to its section."""

@@ -4,38 +4,59 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from assay.analyse.records import MultiRunJobResult
-from assay.errors import AssayError
-from assay.report.html.axis import Axis, axis_for, close_axis
-from assay.report.html.chart import Chart, Numbers, Picture, bar, curve, label, line
-from assay.report.html.markup import Markup, el, join
-from assay.report.html.panels import PanelLine, TelemetryPanel, ThrottledSpan, held_back, panels_of, reach
+from assay.hardware.gpu.nvml import reasons_of_bits
+from assay.report.html.chart import (
+    Axis,
+    Chart,
+    Markup,
+    Numbers,
+    Picture,
+    axis_for,
+    bar,
+    close_axis,
+    curve,
+    el,
+    join,
+    label,
+    levels,
+    line,
+    room_for,
+)
 from assay.report.html.samples import thin
+from assay.report.html.stacked import (
+    GAP,
+    LETTER_PX,
+    MOST_LINES,
+    NARROWEST_PX,
+    PANEL,
+    STRIP,
+    Files,
+    box,
+    fits,
+    phase,
+    readable_files,
+    titles,
+)
 from assay.report.numbers import show
 from assay.report.telemetry import whose
-from assay.run.probes.job import FILE
-from assay.store.telemetry import Recording, Stretch, read_telemetry
+from assay.run.probes import FILE
+from assay.store.telemetry import Recording, Stretch, Track, read_telemetry
 from assay.units import show_seconds
-
-Files = Callable[[str, int, str], bytes | None]
 
 MOST_RUNS = 5  # the one that is drawn in full, and those behind it
 _MOST_POINTS = 2200  # of the run that is drawn in full, all lines together: some 30 kB
 _MOST_BEHIND = 1100  # of all others together
 _OF_A_LINE = 360
-_PANEL = 56
-_GAP = 30  # between two panels, with the title of the lower one in it
-_STRIP = 18  # height of a row of names above the panels
-_DASHES = ("──", "╌╌", "┈┈")
 _KINDS = ("trace", "trace second", "trace third")
-_NARROWEST_PX = 320.0  # of the picture, on a phone
-_LETTER_PX = 6.4
 _NO_TIME = 1e-12  # between two readings of one moment
 _SEEN_PX = 0.4  # a smaller step cannot be seen
 
@@ -61,19 +82,19 @@ def draw_telemetry(job: MultiRunJobResult, files: Files) -> Picture | None:
     first, others = runs[0], runs[1:]
     across = _time_axis(first)
     strips = 1 + bool(first.held)
-    top = strips * _STRIP + 8
+    top = strips * STRIP + 8
     content = [_backdrop(first, across, top), _strips(first, across)]
     behind = {
         panel.title: [one for run in others for one in run.panels if one.title == panel.title] for panel in first.panels
     }
     points = _points_each(first, others)
     for place, panel in enumerate(first.panels):
-        at = top + place * (_PANEL + _GAP) + _GAP - 8
+        at = top + place * (PANEL + GAP) + GAP - 8
         content.append(_panel(panel, behind[panel.title], across, at, points))
-    height = top + len(first.panels) * (_PANEL + _GAP) - 8
+    height = top + len(first.panels) * (PANEL + GAP) - 8
     title = f"What was seen from the side, run {first.run}"
     since = "the measured window began" if first.measured else "the first look"
-    left = 14 + 7 * max(len(tick) for panel in first.panels for tick in _labels(_up(panel, behind[panel.title])))
+    left = room_for([_up(panel, behind[panel.title]) for panel in first.panels])
     chart = Chart(title, _told(first), across, f"seconds since {since}", height, left=left)
     says = _caption(first, others, len(runs_seen(job)))
     numbers = partial(_numbers, first, points[0])
@@ -94,17 +115,7 @@ def _numbers(run: _Drawn, most: int) -> Numbers:
 
 def read_recordings(job: MultiRunJobResult, files: Files) -> dict[int, Recording]:
     """Run → what was kept of it, for the first good runs that left something readable."""
-    found: dict[int, Recording] = {}
-    for run in runs_seen(job):
-        if len(found) == MOST_RUNS:
-            break
-        try:
-            content = files(job.job, run, FILE)
-            if content is not None:
-                found[run] = read_telemetry(content)
-        except (AssayError, OSError):
-            continue  # a lost file costs its lines, never the report
-    return found
+    return readable_files(job, runs_seen(job), files, FILE, read_telemetry, MOST_RUNS)
 
 
 def runs_seen(job: MultiRunJobResult) -> list[int]:
@@ -138,7 +149,7 @@ def _points_each(first: _Drawn, others: Sequence[_Drawn]) -> tuple[int, int]:
 
 def _backdrop(run: _Drawn, across: Axis, top: float) -> Markup:
     """Behind all panels: what lies outside the measured window, and the stretches in which clocks were held down."""
-    height = len(run.panels) * (_PANEL + _GAP) - 8
+    height = len(run.panels) * (PANEL + GAP) - 8
     outside = [bar(across, begin, end, top, height, "warm") for name, begin, end in run.phases if name != "measure"]
     edges = [
         line(across.percent(at), across.percent(at), 0, top + height, "edge")
@@ -152,7 +163,7 @@ def _backdrop(run: _Drawn, across: Axis, top: float) -> Markup:
 
 def _strips(run: _Drawn, across: Axis) -> Markup:
     """The names of the phases, and below them why clocks were held down."""
-    phases = [_phase(across, name, begin, end) for name, begin, end in run.phases]
+    phases = [phase(across, name, begin, end, 0) for name, begin, end in run.phases]
     return join((*phases, *_reasons(run.held, across)))
 
 
@@ -160,33 +171,16 @@ def _reasons(held: Sequence[ThrottledSpan], across: Axis) -> list[Markup]:
     """Each stretch of throttling in a strip of its own, with its reason beside it as long as reasons do not meet."""
     parts, free_px = [], -1.0
     for one in held:
-        parts.append(_box(across, f"throttled: {one.why}", one.begin_s, one.end_s, _STRIP, "hot"))
+        parts.append(box(across, f"throttled: {one.why}", one.begin_s, one.end_s, STRIP, "hot"))
         told = f"throttled: {one.why}"
-        begin_px, length_px = across.share(one.begin_s) * _NARROWEST_PX, len(told) * _LETTER_PX
-        at_end = begin_px + length_px > _NARROWEST_PX
-        left_px = _NARROWEST_PX - length_px if at_end else begin_px
+        begin_px, length_px = across.share(one.begin_s) * NARROWEST_PX, len(told) * LETTER_PX
+        at_end = begin_px + length_px > NARROWEST_PX
+        left_px = NARROWEST_PX - length_px if at_end else begin_px
         if left_px > free_px:
             x = "100%" if at_end else across.percent(one.begin_s)
-            parts.append(label(told, x, _STRIP + 11.5, "tick end" if at_end else "tick"))
+            parts.append(label(told, x, STRIP + 11.5, "tick end" if at_end else "tick"))
             free_px = left_px + length_px
     return parts
-
-
-def _phase(across: Axis, name: str, begin: float, end: float) -> Markup:
-    """A phase with its name on it where there is room; pointing at it tells the name anyway."""
-    box = _box(across, name, begin, end, 0, "phase")
-    middle = f"{50 * (across.share(begin) + across.share(end)):.2f}%"
-    return join((box, label(name, middle, 11.5, "tick middle") if _fits(across, name, begin, end) else None))
-
-
-def _box(across: Axis, name: str, begin: float, end: float, y: float, class_: str) -> Markup:
-    width = f"{max(100 * (across.share(end) - across.share(begin)), 0.15):.2f}%"
-    told = el("title", f"{name}, {show_seconds(max(end - begin, 0.0))}")
-    return el("rect", told, x=across.percent(begin), width=width, y=y, height=_STRIP - 3, class_=class_)
-
-
-def _fits(across: Axis, name: str, begin: float, end: float) -> bool:
-    return (across.share(end) - across.share(begin)) * _NARROWEST_PX >= len(name) * _LETTER_PX
 
 
 def _up(panel: TelemetryPanel, behind: Sequence[TelemetryPanel]) -> Axis:
@@ -194,37 +188,27 @@ def _up(panel: TelemetryPanel, behind: Sequence[TelemetryPanel]) -> Axis:
     return axis_for(values, zero=panel.zero, count=3)
 
 
-def _labels(axis: Axis) -> list[str]:
-    return [axis.label(tick) for tick in axis.ticks]
-
-
 def _panel(
     panel: TelemetryPanel, behind: Sequence[TelemetryPanel], across: Axis, top: float, points: tuple[int, int]
 ) -> Markup:
     up = _up(panel, behind)
-    parts: list[Markup] = []
-    for tick in up.ticks:
-        y = top + _PANEL * (1 - up.share(tick))
-        parts.append(line("0%", "100%", y, y, "level"))
-        parts.append(el("text", up.label(tick), x=-6, y=y + 4, class_="tick end"))
     order = {one.source: kind for one, kind in zip(panel.lines, _KINDS, strict=False)}
     others = [one for other in behind for one in other.lines if one.source in order]
-    parts += [_trace(one, across, up, top, f"{order[one.source]} faint", points[1]) for one in others]
+    parts = [_trace(one, across, up, top, f"{order[one.source]} faint", points[1]) for one in others]
     parts += [_trace(one, across, up, top, f"{order[one.source]} thick", points[0]) for one in panel.lines]
-    name = label(f"{panel.title}, {panel.unit}", "0%", top - 7, "tick")
-    legend = label(_legend(panel), "100%", top - 7, "tick end")
-    return el("g", *parts, name, legend)
+    names = [one.source if one.source in ("job", "others", "machine") else whose(one.source) for one in panel.lines]
+    return el("g", levels(up, top, PANEL), *parts, *titles(f"{panel.title}, {panel.unit}", names, top))
 
 
 def _trace(one: PanelLine, across: Axis, up: Axis, top: float, class_: str, most: int) -> Markup:
     inside = (one.at_s >= across.low) & (one.at_s <= across.high)
     at, value = thin(one.at_s[inside], one.value[inside])
     shares = list(zip(across.shares(at), up.shares(value), strict=True))
-    points = straightened(shares, _SEEN_PX / _PANEL)
+    points = straightened(shares, _SEEN_PX / PANEL)
     if len(points) > most:
         at, value = thin(at, value, most)
         points = list(zip(across.shares(at), up.shares(value), strict=True))
-    return curve(points, top, _PANEL, class_) if len(points) > 1 else Markup()
+    return curve(points, top, PANEL, class_) if len(points) > 1 else Markup()
 
 
 def straightened(points: Sequence[tuple[float, float]], tolerance: float) -> list[tuple[float, float]]:
@@ -245,15 +229,6 @@ def straightened(points: Sequence[tuple[float, float]], tolerance: float) -> lis
         low = max(low, lowest)
         high = min(high, highest)
     return [*kept, points[-1]]
-
-
-def _legend(panel: TelemetryPanel) -> str:
-    names = [_short(one.source) for one in panel.lines]
-    return names[0] if len(names) == 1 else "  ".join(map(" ".join, zip(names, _DASHES, strict=False)))
-
-
-def _short(source: str) -> str:
-    return {"job": "job", "others": "others", "machine": "machine"}.get(source) or whose(source)
 
 
 def _told(run: _Drawn) -> str:
@@ -282,7 +257,7 @@ def _caption(run: _Drawn, others: Sequence[_Drawn], kept: int) -> str:
     if run.measured:
         parts.append("No number of this report is taken in the shaded phases; the measured window has no shade.")
     across = _time_axis(run)
-    short = dict.fromkeys(name for name, begin, end in run.phases if not _fits(across, name, begin, end))
+    short = dict.fromkeys(name for name, begin, end in run.phases if not fits(across, name, begin, end))
     parts += [f"Too short for a name: {', '.join(_lasted(run.phases, short))}."] if short else []
     parts += _held_words(run)
     if others:
@@ -298,3 +273,172 @@ def _caption(run: _Drawn, others: Sequence[_Drawn], kept: int) -> str:
 def _lasted(phases: Sequence[tuple[str, float, float]], names: Mapping[str, None]) -> list[str]:
     total = {name: sum(end - begin for one, begin, end in phases if one == name) for name in names}
     return [f"{name} ({show_seconds(max(took, 0.0))})" for name, took in total.items()]
+
+
+_Values = NDArray[np.float64]
+# A board at its power limit sets and clears its bit many times a second; gaps this short are part of one stretch.
+_SAME_STRETCH = 3.0  # times between two looks
+_MOST = 40  # stretches of one device; a picture with more is only noise
+
+
+@dataclass(frozen=True, slots=True)
+class _TrackChoice:
+    """Which tracks belong to a panel, and how their values become its unit."""
+
+    pattern: re.Pattern[str]
+    """Of `source.name`."""
+    scale: float = 1.0
+    counter: bool = False
+    """It counts up; what is drawn is how much a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class _PanelKind:
+    title: str
+    unit: str
+    readings: tuple[_TrackChoice, ...]
+    """The first that a source has is drawn."""
+    zero: bool = True
+    """Whether its axis begins at zero."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PanelLine:
+    """One reading over time."""
+
+    source: str
+    at_s: _Values
+    value: _Values
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryPanel:
+    """Readings of one kind of quantity."""
+
+    title: str
+    unit: str
+    zero: bool
+    lines: tuple[PanelLine, ...]
+    left_out: int = 0
+    """Lines that would be too many."""
+
+
+def _reading(pattern: str, scale: float = 1.0, *, counter: bool = False) -> _TrackChoice:
+    return _TrackChoice(re.compile(pattern), scale, counter)
+
+
+_QUANTITIES = (
+    _PanelKind("Processor", "% of a core",
+          (_reading(r"(job|others)\.cpu_pct"), _reading(r"(job|others)\.cpu_s", 100, counter=True))),
+    _PanelKind("Memory", "GB", (_reading(r"job\.rss_bytes", 1e-9),)),
+    _PanelKind("GPU utilisation", "%", (_reading(r"gpu:\d+\.gpu_util_pct"),)),
+    _PanelKind("GPU memory", "GB", (_reading(r"gpu:\d+\.gpu_mem_bytes", 1e-9),)),
+    _PanelKind("Power", "W", (_reading(r"[^.]+\.power_w"), _reading(r"[^.]+\.energy_j", counter=True))),
+    _PanelKind("Clock", "MHz", (_reading(r"gpu:\d+\.sm_mhz"), _reading(r"machine\.cpu_mhz")), zero=False),
+    _PanelKind("Temperature", "°C", (_reading(r"[^.]+\.temperature_c"),), zero=False),
+)  # fmt: skip
+
+
+def panels_of(recording: Recording, origin_ns: int) -> list[TelemetryPanel]:
+    """The panels of one run, from what was read; times count from a moment."""
+    found = [_panel_of(kind, recording, origin_ns) for kind in _QUANTITIES]
+    return [panel for panel in found if panel.lines]
+
+
+def _panel_of(kind: _PanelKind, recording: Recording, origin_ns: int) -> TelemetryPanel:
+    lines: dict[str, PanelLine] = {}
+    for reading in kind.readings:
+        for track in recording.tracks:
+            if track.source not in lines and reading.pattern.fullmatch(f"{track.source}.{track.name}"):
+                line = _line_of(track, reading, origin_ns)
+                if line.value.size > 1:
+                    lines[track.source] = line
+    # Of many devices, those that did most are worth their ink.
+    most = sorted(lines.values(), key=lambda one: -float(one.value.mean()))[:MOST_LINES]
+    kept = tuple(sorted(most, key=lambda one: _place(one.source)))
+    return TelemetryPanel(kind.title, kind.unit, kind.zero, kept, len(lines) - len(kept))
+
+
+def _place(source: str) -> tuple[bool, bool, str, int]:
+    """The job first, then other programs, then devices by their number."""
+    kind, _, number = source.partition(":")
+    return source != "job", source != "others", kind, int(number) if number.isdigit() else 0
+
+
+def _line_of(track: Track, reading: _TrackChoice, origin_ns: int) -> PanelLine:
+    at = (track.at_ns - origin_ns) / 1e9
+    value = track.value
+    if reading.counter:
+        at, value = _per_second(at, value)
+    finite = np.isfinite(value)
+    return PanelLine(track.source, at[finite], value[finite] * reading.scale)
+
+
+def _per_second(at: _Values, value: _Values) -> tuple[_Values, _Values]:
+    """How much a counter rose in a second, told at the end of each step; a step back is a new start and left out."""
+    seconds, risen = np.diff(at), np.diff(value)
+    good = (seconds > 0) & (risen >= 0)
+    return at[1:][good], risen[good] / seconds[good]
+
+
+def reach(lines: Iterable[PanelLine]) -> list[float]:
+    """The lowest and the highest value of some lines."""
+    found = [line.value for line in lines if line.value.size]
+    return [float(min(value.min() for value in found)), float(max(value.max() for value in found))] if found else []
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottledSpan:
+    """A stretch in which the clocks of a device were held down."""
+
+    source: str
+    why: str
+    begin_s: float
+    end_s: float
+    held_s: float
+    """Of it, as long as the clocks really were held down: it may have short gaps."""
+
+
+def held_back(recording: Recording, origin_ns: int) -> tuple[ThrottledSpan, ...]:
+    """The throttled stretches of a run, in order; times count from a moment."""
+    found = [one for track in recording.tracks if track.name == "throttle_bits" for one in _held_of(track, origin_ns)]
+    return tuple(sorted(found, key=lambda one: (one.begin_s, one.source)))
+
+
+def _held_of(track: Track, origin_ns: int) -> list[ThrottledSpan]:
+    reasons = cache(reasons_of_bits)
+    words = ["; ".join(reasons(int(bits))) if np.isfinite(bits) else "" for bits in track.value.tolist()]
+    at = ((track.at_ns - origin_ns) / 1e9).tolist()
+    # What a look finds is taken to hold until the next one.
+    step = float(np.median(np.diff(track.at_ns))) / 1e9 if len(at) > 1 else 0.0
+    stretches: list[ThrottledSpan] = []
+    place = 0
+    for why, group in itertools.groupby(words):
+        size = len(list(group))
+        begin, end = at[place], at[place + size] if place + size < len(at) else at[-1] + step
+        place += size
+        if why:
+            stretches.append(ThrottledSpan(track.source, why, begin, end, end - begin))
+    return _joined(stretches, step)
+
+
+def _joined(stretches: list[ThrottledSpan], step: float) -> list[ThrottledSpan]:
+    """Stretches of one reason with hardly a gap between them as one; of any reason, over wider gaps, while too many."""
+    gap = _SAME_STRETCH * max(step, 1e-3)
+    kept = _merged(stretches, gap, any_reason=False)
+    while len(kept) > _MOST:
+        kept = _merged(kept, gap, any_reason=True)
+        gap *= 2
+    return kept
+
+
+def _merged(stretches: list[ThrottledSpan], gap: float, *, any_reason: bool) -> list[ThrottledSpan]:
+    kept: list[ThrottledSpan] = []
+    for one in stretches:
+        last = kept[-1] if kept else None
+        if last and (any_reason or last.why == one.why) and one.begin_s - last.end_s <= gap:
+            why = "; ".join(dict.fromkeys((*last.why.split("; "), *one.why.split("; "))))
+            kept[-1] = ThrottledSpan(one.source, why, last.begin_s, one.end_s, last.held_s + one.held_s)
+        else:
+            kept.append(one)
+    return kept

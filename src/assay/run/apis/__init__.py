@@ -5,8 +5,7 @@ from __future__ import annotations
 from assay.errors import MeasureError
 from assay.plugins import find_plugin, plugin_names
 from assay.run.apis.contract import Call, ServedApi, wire_path
-from assay.spec.protocols import APIS, VECTORS
-from assay.spec.target import Served
+from assay.spec.target import APIS, VECTORS, Served
 
 __all__ = ["Call", "ServedApi", "find_api", "find_protocol", "wire_path"]
 
@@ -25,10 +24,7 @@ def find_api(target: Served, seed: int) -> ServedApi:
     """
     protocol = find_protocol(target.api)
     if protocol is None:
-        raise MeasureError(
-            f"target.api is {target.api!r}, which is no protocol for prompts",
-            code="target",
-            at="target.api",
-            try_=f"use one of {', '.join(plugin_names(APIS))}, or install a package that registers it under {APIS}",
-        )
+        message = f"target.api is {target.api!r}, which is no protocol for prompts"
+        try_ = f"use one of {', '.join(plugin_names(APIS))}, or install a package that registers it under {APIS}"
+        raise MeasureError(message, code="target", at="target.api", try_=try_)
     return protocol(target, seed)

@@ -39,38 +39,8 @@ class AnswerFault:
     words: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ServedAnswer:
-    """One response."""
-
-    text: str
-    reasoning: str
-    ends: Sequence[int]
-    """For each event that carries tokens: the position after its last byte of data."""
-    channels: bytes
-    """For each such event: TEXT, REASONING or TOOL."""
-    parts: Sequence[str]
-    """For each such event: its text."""
-    blanks: Sequence[int]
-    """Ends of events with an empty text, which may stand for a token that shows nothing."""
-    finish_end: int
-    """End of the event that gave the finish reason and had no text; -1 where there was none."""
-    streamed: bool
-    done: bool
-    """Whether the server said that this was all."""
-    finish: str | None = None
-    usage: Usage | None = None
-    fault: AnswerFault | None = None
-    id: str | None = None
-    tools: str = ""
-    """Names and arguments of tool calls."""
-    vectors: int = 0
-    """Embeddings in it."""
-    dims: int = 0
-
-
 class AnswerDraft:
-    """An answer while it is being read."""
+    """An answer, as far as it was read."""
 
     __slots__ = (
         "blanks", "channels", "dims", "done", "ends", "fault", "finish", "finish_end", "id", "parts", "said",
@@ -79,18 +49,35 @@ class AnswerDraft:
 
     def __init__(self, *, streamed: bool) -> None:
         self.streamed = streamed
+        # For each event that carries tokens: the position after its last byte of data, its channel, its text.
         self.ends: list[int] = []
         self.channels = bytearray()
         self.parts: list[str] = []
         self.said: tuple[list[str], list[str], list[str]] = ([], [], [])
+        """Texts by channel; of tool calls, names and arguments."""
         self.blanks: list[int] = []
+        """Ends of events with an empty text, which may stand for a token that shows nothing."""
         self.finish_end = -1
+        """End of the event that gave the finish reason and had no text; -1 where there was none."""
         self.finish: str | None = None
         self.usage: Usage | None = None
         self.fault: AnswerFault | None = None
         self.id: str | None = None
         self.done = False
-        self.vectors = self.dims = 0
+        """Whether the server said that this was all."""
+        self.vectors = self.dims = 0  # embeddings in it, and their length
+
+    @property
+    def text(self) -> str:
+        return joined(self.said[TEXT])
+
+    @property
+    def reasoning(self) -> str:
+        return joined(self.said[REASONING])
+
+    @property
+    def tools(self) -> str:
+        return "".join(self.said[TOOL])
 
     def say(self, channel: int, text: str, end: int) -> None:
         """Keep a text of one event; several of one event are one event still.
@@ -111,7 +98,6 @@ class AnswerDraft:
         self.parts.append(text)
 
     def say_all(self, channel: int, texts: list[str], ends: list[int]) -> None:
-        """Keep many events of one channel."""
         if "" in texts:
             self.blanks += [end for end, text in zip(ends, texts, strict=True) if not text]
             ends = [end for end, text in zip(ends, texts, strict=True) if text]
@@ -125,28 +111,6 @@ class AnswerDraft:
         """Keep what is wrong; the first fault is the one that matters."""
         if self.fault is None:
             self.fault = AnswerFault(kind, words[:WORDS_KEPT])
-
-    def answer(self) -> ServedAnswer:
-        """The finished record."""
-        text, reasoning, tools = self.said
-        return ServedAnswer(
-            text=joined(text),
-            reasoning=joined(reasoning) if reasoning else "",
-            ends=self.ends,
-            channels=bytes(self.channels),
-            parts=self.parts,
-            blanks=self.blanks,
-            finish_end=self.finish_end,
-            streamed=self.streamed,
-            done=self.done,
-            finish=self.finish,
-            usage=self.usage,
-            fault=self.fault,
-            id=self.id,
-            tools="".join(tools) if tools else "",
-            vectors=self.vectors,
-            dims=self.dims,
-        )
 
 
 def parse_json(data: bytes) -> Any:  # noqa: ANN401  (whatever a server sends)

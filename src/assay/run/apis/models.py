@@ -31,14 +31,9 @@ def listed_models(endpoint: str, *, patience_s: float = _PATIENCE_S) -> Models:
         return Models((), " ".join(str(problem).split()) or type(problem).__name__)
     if answer.status_code != 200 or len(answer.content) > _MOST_BYTES:
         return Models((), f"GET {answer.request.url.path} was answered with {answer.status_code}")
-    names = _names(answer)
-    return Models(names, "" if names else f"GET {answer.request.url.path} lists no model")
-
-
-def _names(answer: httpx.Response) -> tuple[str, ...]:
     try:
-        listed = answer.json()["data"]
-        found = [one["id"] for one in listed]
+        listed = [model["id"] for model in answer.json()["data"]]
     except (ValueError, TypeError, KeyError):
-        return ()
-    return tuple(name for name in found if isinstance(name, str) and name.isprintable() and name)
+        listed = []
+    names = tuple(name for name in listed if isinstance(name, str) and name.isprintable() and name)
+    return Models(names, "" if names else f"GET {answer.request.url.path} lists no model")

@@ -71,8 +71,6 @@ def words_in(value: Any) -> str:  # noqa: ANN401  (whatever a server sends)
 
 
 class Frame(NamedTuple):
-    """One event, and where it lies in the body."""
-
     data: bytes
     name: bytes
     start: int
@@ -91,18 +89,9 @@ class EventShape(NamedTuple):
 
 
 class EventRun(NamedTuple):
-    """Events of one shape in a row."""
-
     texts: list[str]
     ends: list[int]
     next: int
-
-
-def normalised(body: bytes) -> bytes:
-    """The body with line ends that can be searched for; positions stay the same."""
-    if b"\r" in body:
-        body = _LONE_RETURN.sub(b"\n", body)
-    return body
 
 
 def frame_at(body: bytes, at: int) -> Frame | None:
@@ -130,7 +119,7 @@ def _any_frame_at(body: bytes, at: int) -> Frame | None:
             stop -= 1
         if stop == pos:
             if data or name or stray:
-                return Frame(_whole(data), name, start, end, after, lines == 1 and len(data) == 1, stray)
+                return Frame(b"\n".join(data), name, start, end, after, lines == 1 and len(data) == 1, stray)
             start = end = pos = after  # blank lines and comments before an event are not part of it
             continue
         if body.startswith(b"data:", pos):
@@ -147,12 +136,8 @@ def _any_frame_at(body: bytes, at: int) -> Frame | None:
         lines += 1
         pos = after
     if data or stray:
-        return Frame(_whole(data), name, start, end, size, False, stray)
+        return Frame(b"\n".join(data), name, start, end, size, False, stray)
     return None
-
-
-def _whole(data: list[bytes]) -> bytes:
-    return data[0] if len(data) == 1 else b"\n".join(data)
 
 
 def shape_of(body: bytes, frame: Frame, key: re.Pattern[bytes], text: str) -> EventShape | None:
@@ -222,8 +207,8 @@ Take = Callable[[AnswerDraft, Mapping[str, Any], int], Plain | None]
 
 
 def read_events(body: bytes, take: Take) -> AnswerDraft:
-    """Read a stream of server-sent events."""
-    body = normalised(body)
+    if b"\r" in body:
+        body = _LONE_RETURN.sub(b"\n", body)  # line ends that can be searched for; positions stay the same
     draft = read_part(body, take)
     _blame_end(draft, body)
     return draft
@@ -286,7 +271,6 @@ def _take_frame(draft: AnswerDraft, frame: Frame, take: Take) -> Plain | None:
 
 
 def read_lines(body: bytes, take: Take) -> AnswerDraft:
-    """Read one JSON document per line."""
     draft = AnswerDraft(streamed=True)
     lines = body.split(b"\n")
     ends = list(accumulate((len(line) + 1 for line in lines), initial=-1))[1:]
@@ -317,7 +301,6 @@ def _line_or_blame(draft: AnswerDraft, line: bytes) -> Any:  # noqa: ANN401
 
 
 def read_document(body: bytes, take: Take) -> AnswerDraft:
-    """Read an answer that is one JSON document."""
     draft = AnswerDraft(streamed=False)
     if not body.strip():
         draft.blame("empty", "the answer has no body")
@@ -352,7 +335,6 @@ def is_document(body: bytes) -> bool:
 
 
 def usage_of(given: Mapping[str, Any]) -> Usage:
-    """The counts of an OpenAI-like `usage`."""
     out = given.get("completion_tokens_details")
     into = given.get("prompt_tokens_details")
     return Usage(

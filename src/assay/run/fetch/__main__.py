@@ -16,8 +16,8 @@ from pydantic import ValidationError
 
 from assay.errors import AssayError
 from assay.folders import cache_folder
-from assay.run.fetch import fetch, in_folders
-from assay.spec.fetch import Fetch
+from assay.run.fetch.source import fetch
+from assay.spec.target import Fetch, in_folders
 
 
 def main(arguments: list[str]) -> int:

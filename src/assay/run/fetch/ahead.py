@@ -11,18 +11,15 @@ from typing import Literal
 from assay.errors import AssayError
 from assay.folders import cache_folder, images_folder
 from assay.plan.plan import make_plan
-from assay.run.fetch import fetch, is_here
+from assay.run.fetch.source import fetch, is_here
 from assay.run.inputs import files_of, fingerprint_of
 from assay.run.job_files import local_paths
-from assay.run.models.builtin import BUILTIN_NAMES
-from assay.run.models.cache import file_digest, whole_digest
-from assay.run.models.sources import LocalModel, is_folder, resolve
+from assay.run.models.sources import BUILTIN_NAMES, file_digest, is_folder, resolve, whole_digest
 from assay.run.services.containers import find_runtime, image_cache, runtime_for
 from assay.spec.benchmark import Definition, Service
-from assay.spec.fetch import Fetch
 from assay.spec.load import Loaded
 from assay.spec.paths import fetched_files, fetches
-from assay.spec.target import CommandTarget, ModelTarget
+from assay.spec.target import CommandTarget, Fetch, ModelTarget
 
 # Fetching a large image takes its time; a network that says nothing for hours will not say more.
 _FETCH_S = 4 * 3600.0
@@ -50,14 +47,14 @@ def prepare(
     """Fetch everything that the jobs of a benchmark need, or only tell what is missing; one failure stops no other."""
     slurm = loaded.benchmark.place.slurm
     chosen = slurm.runtime if runtime == "auto" and slurm is not None else runtime
-    found: dict[tuple[str, ...], PreparedItem] = {}
+    items: dict[tuple[str, ...], PreparedItem] = {}
     work = _Work(loaded.base, check, chosen, tell or (lambda _: None))
     for job in make_plan(loaded, lambda _: {}).jobs:
         for key, make in work.wanted(job.definition):
-            if key not in found:
-                found[key] = make()
+            if key not in items:
+                items[key] = make()
     order = ("image", "model", "file", "folder")
-    return tuple(sorted(found.values(), key=lambda item: order.index(item.kind)))
+    return tuple(sorted(items.values(), key=lambda item: order.index(item.kind)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,30 +70,24 @@ class _Work:
         """What a definition needs: a key that equal things share, and how to have it."""
         for service in definition.services.values():
             if service.image is not None and service.container != "none":
-                yield ("image", service.container, service.image), lambda one=service: self._image(one)  # type: ignore[misc]
+                yield ("image", service.container, service.image), partial(self._image, service)
             for here in service.mounts:
-                yield ("folder", here), lambda here=here: self._mount(here)  # type: ignore[misc]
+                yield ("folder", here), partial(self._mount, here)
         target = definition.target
-        yield from self._of_programs(definition)
+        if isinstance(target, CommandTarget) and target.is_boxed:
+            yield ("image", target.container, target.image or ""), partial(self._image, target)
+            for here in target.mounts:
+                yield ("folder", here), partial(self._mount, here)
+        for owner, every in fetches(definition).items():
+            for index, source in enumerate(every):
+                yield ("file", source.src, source.path), partial(self._fetch, source, f"{owner}.fetch[{index}]")
         if isinstance(target, ModelTarget):
-            yield ("model", target.model, target.runtime), lambda: self._model(target)
+            yield ("model", target.model, target.runtime), partial(self._model, target)
         files = {name: fingerprint_of(parts) for name, parts in files_of(definition, self.base).items()}
         fetched = set(fetched_files(definition).values())
         for name in local_paths(definition):
             if name not in fetched and (not isinstance(target, ModelTarget) or name != target.model):
-                yield ("file", name), lambda name=name: self._file(name, files)  # type: ignore[misc]
-
-    def _of_programs(self, definition: Definition) -> Iterator[tuple[tuple[str, ...], Callable[[], PreparedItem]]]:
-        """The image of a command, and what it and the services fetch by themselves."""
-        target = definition.target
-        if isinstance(target, CommandTarget) and target.is_boxed:
-            yield ("image", target.container, target.image or ""), lambda: self._image(target)
-            for here in target.mounts:
-                yield ("folder", here), lambda here=here: self._mount(here)  # type: ignore[misc]
-        for owner, every in fetches(definition).items():
-            for index, one in enumerate(every):
-                where = f"{owner}.fetch[{index}]"
-                yield ("file", one.src, one.path), partial(self._fetch, one, where)
+                yield ("file", name), partial(self._file, name, files)
 
     def _image(self, service: Service | CommandTarget) -> PreparedItem:
         name = service.image or ""
@@ -113,16 +104,19 @@ class _Work:
                     return replace(item, path=str(known.path), note=f"{runtime.kind}; the kept file is damaged")
                 image_cache.forget(images_folder(), known)
             elif known is not None:
-                return _kept(item, known)
+                return _kept_image(item, known)
             if image_cache.is_file(image):
                 digest = image_cache.file_digest(Path(image)).removeprefix("sha256:")
                 return replace(item, state="there", path=image, sha256=digest, size_bytes=Path(image).stat().st_size)
             if self.check:
                 return item
             self.tell(f"fetching the image {image} with {runtime.program}")
-            return _kept(item, way.keep(runtime.program, image, images_folder(), _FETCH_S))
+            return _kept_image(item, way.keep(runtime.program, image, images_folder(), _FETCH_S))
         except AssayError as problem:
-            return replace(item, state="missing" if self.check else "failed", note=problem.problem.message)
+            return self._failed(item, problem)
+
+    def _failed(self, item: PreparedItem, problem: AssayError) -> PreparedItem:
+        return replace(item, state="missing" if self.check else "failed", note=problem.problem.message)
 
     def _fetch(self, wanted: Fetch, at: str) -> PreparedItem:
         from assay.run.models.download import shown
@@ -136,7 +130,7 @@ class _Work:
                 self.tell(f"fetching {item.name}")
             had = fetch(wanted, at, self.base, cache_folder())
         except AssayError as problem:
-            return replace(item, state="missing" if self.check else "failed", note=problem.problem.message)
+            return self._failed(item, problem)
         size = sum(one.size_bytes or 0 for one in had)
         note = had[0].note if len(had) == 1 else f"{len(had)} files"
         return replace(
@@ -158,8 +152,15 @@ class _Work:
                 self.tell(f"fetching the model {target.model}")
             model = resolve(target, self.base, cache=cache_folder())
         except AssayError as problem:
-            return replace(item, state="missing" if self.check else "failed", note=problem.problem.message)
-        return _model_item(item, model, here=here)
+            return self._failed(item, problem)
+        return replace(
+            item,
+            state="there" if here else "fetched",
+            path=str(model.path),
+            sha256=model.sha256,
+            size_bytes=model.size_bytes,
+            note=model.note,
+        )
 
     def _has_model(self, target: ModelTarget) -> bool:
         """Whether a model is at hand without a network."""
@@ -198,9 +199,9 @@ def _files_in(path: Path) -> tuple[list[Path], int]:
     return files, sum(one.stat().st_size for one in files)
 
 
-def _kept(item: PreparedItem, image: image_cache.Image) -> PreparedItem:
-    told = image.facts.get("image_digest", "")
-    note = f"{image.runtime}; {told} in its registry" if told else image.runtime
+def _kept_image(item: PreparedItem, image: image_cache.Image) -> PreparedItem:
+    digest = image.facts.get("image_digest", "")
+    note = f"{image.runtime}; {digest} in its registry" if digest else image.runtime
     return replace(
         item,
         state="fetched" if image.fresh else "there",
@@ -208,15 +209,4 @@ def _kept(item: PreparedItem, image: image_cache.Image) -> PreparedItem:
         sha256=image.sha256,
         size_bytes=image.size_bytes,
         note=note,
-    )
-
-
-def _model_item(item: PreparedItem, model: LocalModel, *, here: bool) -> PreparedItem:
-    return replace(
-        item,
-        state="there" if here else "fetched",
-        path=str(model.path),
-        sha256=model.sha256,
-        size_bytes=model.size_bytes,
-        note=model.note,
     )

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from assay.errors import MeasureError
-from assay.run.models.cache import CacheEntry, CacheNotes, Validator, file_digest
-from assay.spec.fetch import Fetch
-from assay.spec.secrets import resolve_secrets
+from assay.run.models.sources import CacheEntry, CacheNotes, Validator, file_digest
+from assay.spec.references import resolve_secrets
+from assay.spec.target import Fetch
 from assay.units import show_bytes
 
 if TYPE_CHECKING:
@@ -51,10 +51,10 @@ class FetchedFile:
 
     def facts(self) -> dict[str, JsonValue]:
         """What is kept with a result."""
-        told: dict[str, JsonValue] = {"src": self.src, "path": self.path}
-        told |= {"sha256": self.sha256, "size_bytes": self.size_bytes} if self.sha256 else {"sha256": None}
-        told["checked"] = self.checked or None
-        return {**told, "note": self.note} if self.note else told
+        size: dict[str, JsonValue] = {"size_bytes": self.size_bytes} if self.sha256 else {}
+        note: dict[str, JsonValue] = {"note": self.note} if self.note else {}
+        checked = self.checked or None
+        return {"src": self.src, "path": self.path, "sha256": self.sha256 or None, **size, "checked": checked, **note}
 
 
 def fetch(
@@ -127,8 +127,8 @@ def _path(wanted: Fetch, name: str) -> str:
 
 
 def _checked(wanted: Fetch, had: FetchedFile) -> FetchedFile:
-    if (wrong := _differing(wanted, had.here)) is not None:
-        name, expected, found = wrong
+    if (difference := _differing(wanted, had.here)) is not None:
+        name, expected, found = difference
         raise MeasureError(
             f"{had.src} has {name} {found}, but {expected} was asked for",
             code="checksum",
@@ -142,15 +142,14 @@ def _differing(wanted: Fetch, file: Path) -> tuple[str, str, str] | None:
     """Name of the digest that differs, what it should be and what it is; None where all are right."""
     for name, expected in (("SHA-256", wanted.sha256), ("MD5", wanted.md5)):
         if expected is not None:
-            found = file_digest(file) if name == "SHA-256" else _md5(file)
-            if found != expected:
-                return name, expected, found
+            if name == "SHA-256":
+                digest = file_digest(file)
+            else:
+                with file.open("rb") as content:
+                    digest = hashlib.file_digest(content, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+            if digest != expected:
+                return name, expected, digest
     return None
-
-
-def _md5(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
 def _at(failure: MeasureError, at: str) -> MeasureError:
@@ -191,10 +190,9 @@ def from_bucket(wanted: Fetch, folder: Path, on_progress: Progress | None = None
     bucket, _, key = resolve_secrets(wanted.src)[len("s3://") :].partition("/")
     store = _opened(bucket)
     with _told(wanted.src):
-        found = list(_below(store, key)) if not key or key.endswith("/") else [_one(store, key)]
-        if not found:
+        if not (objects := list(_objects(store, key))):
             raise _refused(f"there is nothing below {wanted.src}", "check the prefix")
-        for one in found:
+        for one in objects:
             url = f"s3://{bucket}/{one.key}"
             if one.size > wanted.max_size:
                 raise _refused(
@@ -227,15 +225,13 @@ def _opened(bucket: str) -> S3Store:
         return S3Store(bucket, config=config, client_options=client)
 
 
-def _one(store: S3Store, key: str) -> _Object:
+def _objects(store: S3Store, prefix: str) -> Iterator[_Object]:
+    """The object of that name, or all below a name that ends with `/`."""
     import obstore
 
-    return _object(obstore.head(store, key))
-
-
-def _below(store: S3Store, prefix: str) -> Iterator[_Object]:
-    import obstore
-
+    if prefix and not prefix.endswith("/"):
+        yield _object(obstore.head(store, prefix))
+        return
     count = 0
     for page in obstore.list(store, prefix.rstrip("/") or None):
         for meta in page:

@@ -82,12 +82,8 @@ def meet(
     try:
         return _Visit(folder, who, of, lead_s).meet(within_s, sleep)
     except OSError as problem:
-        raise MeasureError(
-            f"the folder where clients meet cannot be used: {problem.strerror or problem}",
-            code="barrier",
-            at=str(folder),
-            try_="is it shared by all nodes?",
-        ) from None
+        message = f"the folder where clients meet cannot be used: {problem.strerror or problem}"
+        raise MeasureError(message, code="barrier", at=str(folder), try_="is it shared by all nodes?") from None
 
 
 def give_up(folder: Path, who: int, why: str) -> None:
@@ -108,8 +104,6 @@ def forget_absences(folder: Path) -> None:
 
 @dataclass(slots=True)
 class _Visit:
-    """One machine at one meeting."""
-
     folder: Path
     who: int
     of: int
@@ -137,12 +131,9 @@ class _Visit:
     def _refuse_begun(self) -> None:
         """A machine that comes again, or too late, must not load alone what the others have loaded before."""
         if _read(self.folder / _START) is not None:
-            raise MeasureError(
-                f"the other clients began this run without client {self.who}",
-                code="barrier-missed",
-                at=str(self.folder),
-                try_="was its job put back into the queue? run the campaign again",
-            )
+            message = f"the other clients began this run without client {self.who}"
+            try_ = "was its job put back into the queue? run the campaign again"
+            raise MeasureError(message, code="barrier-missed", at=str(self.folder), try_=try_)
 
     def _look(self, seen_ns: dict[int, int]) -> None:
         # Listing the folder makes a network file system ask its server; looking for a name may not.
@@ -180,22 +171,16 @@ class _Visit:
         for path in sorted(self.folder.glob("absent-*.json")):
             told = _read(path)
             if told is not None and not _arrival(self.folder, told["who"]).exists():
-                raise MeasureError(
-                    f"client {told['who']} cannot take part in this run: {told['why']}",
-                    code="barrier-absent",
-                    at=str(self.folder),
-                )
+                message = f"client {told['who']} cannot take part in this run: {told['why']}"
+                raise MeasureError(message, code="barrier-absent", at=str(self.folder))
 
     def _incomplete(self, seen_ns: Mapping[int, int], within_s: float) -> MeasureError:
         missing = [str(host) for host in range(self.of) if host not in seen_ns]
         who = f"client {missing[0]}" if len(missing) == 1 else f"clients {', '.join(missing)}"
         what = f"{who} of {self.of} did not come" if missing else "client 0 did not say when to begin"
-        return MeasureError(
-            f"{what} within {within_s:g} s, so the load was not begun",
-            code="barrier-incomplete",
-            at=str(self.folder),
-            try_="look at the logs of these clients; raise measure.timeout where they only wait in the queue",
-        )
+        message = f"{what} within {within_s:g} s, so the load was not begun"
+        try_ = "look at the logs of these clients; raise measure.timeout where they only wait in the queue"
+        return MeasureError(message, code="barrier-incomplete", at=str(self.folder), try_=try_)
 
 
 def _arrival(folder: Path, who: int) -> Path:

@@ -34,8 +34,6 @@ DEFAULT_STREAMS = {"multi-stream": 8, "offline": 1, "single-stream": 1}
 
 @contextmanager
 def single_stream(call: Call) -> Iterator[Block]:
-    """One call after another."""
-
     def block(watch: Stopwatch, calls: int) -> int:
         begin = watch.count
         starts, ends = watch.reserve(calls)
@@ -93,7 +91,6 @@ class _Worker:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread."""
         self._stopping = True
         self._gate.release()
         self._thread.join()
@@ -130,8 +127,6 @@ def _query(call: Call, streams: int) -> Iterator[Call]:
 
 @dataclass(slots=True)
 class _Findings:
-    """What the phases have found so far."""
-
     metrics: dict[str, float] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
     samples: list[SampleSet] = field(default_factory=list)
@@ -147,25 +142,16 @@ def drive(model: InProcessModel, order: Order, stage: Stage, rules: Rules) -> Me
         first_ns = _first(call, stage, found)
         with _scenario(definition.load, call) as block, quiet_collector():
             _warm_up(block, first_ns, order, stage, rules, found)
-            seen = _measure(block, first_ns, order, stage, rules, found)
-        _throughput(definition.load, model.items_per_call, seen, found)
-        _memory_of_running(found)
+            seen, calls, busy_ns = _measure(block, first_ns, order, stage, rules, found)
+        _throughput(definition.load, model.items_per_call, calls, busy_ns, found)
+        _keep_peak(found, "peak_run_rss_mb", apart=bool(found.facts["memory_peaks_apart"]))
         with stage.phase("score"):
             proof = _proved(model.proof())
             found.facts |= dict(model.facts())
     finally:
         with stage.phase("cleanup"):
             model.close()
-    return Measured(found.metrics, found.absent, tuple(found.samples), found.facts, proof, seen.window)
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """The measured window and what was done in it."""
-
-    window: Window
-    calls: int
-    busy_ns: int  # wall time of the blocks alone, without our pauses between them
+    return Measured(found.metrics, found.absent, tuple(found.samples), found.facts, proof, seen)
 
 
 def _load(model: InProcessModel, stage: Stage, found: _Findings) -> None:
@@ -234,8 +220,14 @@ def _warm_up(block: Block, first_ns: int, order: Order, stage: Stage, rules: Rul
     _keep_samples(watch, "warmup", found)
 
 
-def _measure(block: Block, first_ns: int, order: Order, stage: Stage, rules: Rules, found: _Findings) -> _Seen:
-    """Take samples until the stop rule is content."""
+def _measure(
+    block: Block, first_ns: int, order: Order, stage: Stage, rules: Rules, found: _Findings
+) -> tuple[Window, int, int]:
+    """Take samples until the stop rule is content.
+
+    Returns:
+        The window, the calls in it, and the wall time of the blocks alone, without our pauses between them.
+    """
     until = order.job.definition.measure.until
     harness_ns = _harness_ns(order.job.definition.load)
     watch = Stopwatch(until.samples or 65_536)
@@ -259,7 +251,7 @@ def _measure(block: Block, first_ns: int, order: Order, stage: Stage, rules: Rul
     seen = window.between(begin, end, harness_ns=harness_ns, pause=pause)
     _keep_samples(watch, "measure", found)
     found.metrics |= {"cpu_pct": 100 * seen.cpu_s / seen.wall_s, "cpu_ms": 1e3 * seen.cpu_s / watch.count}
-    return _Seen(seen, watch.count, busy_ns)
+    return seen, watch.count, busy_ns
 
 
 def _stop_rule(until: Until, rules: Rules, stage: Stage) -> Callable[[Stopwatch, int], bool]:
@@ -308,20 +300,16 @@ def _keep_samples(watch: Stopwatch, phase: SamplePhase, found: _Findings) -> Non
         found.samples.append(SampleSet("latency_ms", phase, starts - starts.min(), watch.durations_ns / 1e6))
 
 
-def _throughput(load: Load, items_per_call: int, seen: _Seen, found: _Findings) -> None:
+def _throughput(load: Load, items_per_call: int, calls: int, busy_ns: int, found: _Findings) -> None:
     calls_per_sample = _streams(load) if load.scenario == "multi-stream" else 1
-    items = seen.calls * items_per_call * calls_per_sample
-    found.metrics["throughput_per_s"] = items / (seen.busy_ns / 1e9)
+    items = calls * items_per_call * calls_per_sample
+    found.metrics["throughput_per_s"] = items / (busy_ns / 1e9)
     found.facts["counted"] = {"items": items}
     found.facts["load"] = {
         "scenario": load.scenario or "single-stream",
         "streams": _streams(load),
         "items_per_call": items_per_call,
     }
-
-
-def _memory_of_running(found: _Findings) -> None:
-    _keep_peak(found, "peak_run_rss_mb", apart=bool(found.facts["memory_peaks_apart"]))
 
 
 def _keep_peak(found: _Findings, name: str, *, apart: bool) -> None:
@@ -335,16 +323,10 @@ def _keep_peak(found: _Findings, name: str, *, apart: bool) -> None:
 
 
 def _proved(proof: DeviceProof) -> DeviceProof:
-    """The proof, if the device that was asked for did the work.
-
-    Raises:
-        MeasureError: if another device did; its numbers would carry a false name.
-    """
+    """The proof, if the device that was asked for did the work."""
     if not proof.honoured:
         nodes = ", ".join(f"{provider} ran {count} nodes" for provider, count in proof.nodes.items())
-        raise MeasureError(
-            f"{proof.requested} was asked for, but {proof.used} did the work ({nodes}; {proof.evidence})",
-            code="device",
-            try_="ask for the device that really runs this model, or install a runtime that supports it there",
-        )
+        message = f"{proof.requested} was asked for, but {proof.used} did the work ({nodes}; {proof.evidence})"
+        try_ = "ask for the device that really runs this model, or install a runtime that supports it there"
+        raise MeasureError(message, code="device", try_=try_)
     return proof

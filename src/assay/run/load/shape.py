@@ -36,7 +36,6 @@ class Due:
 
 
 def unit_gaps(process: Process, burstiness: float, generator: np.random.Generator, count: int) -> NDArray[np.float64]:
-    """Gaps between arrivals of mean one."""
     if process == "constant":
         return np.ones(count)
     if process == "poisson":
@@ -99,7 +98,6 @@ class ClosedShape:
 
     @property
     def most(self) -> int:
-        """The largest number of users."""
         return math.ceil(max(max(level.begin, level.end) for level in self.levels))
 
 
@@ -125,7 +123,6 @@ class OpenShape:
         )
 
     def due(self, seed: int) -> Iterator[Due]:
-        """When requests fall due, block by block."""
         if self.times is not None:
             yield Due(self.times, np.zeros(len(self.times), dtype=np.int16))
         else:

@@ -34,17 +34,14 @@ class Stopwatch:
         return memoryview(self._starts), memoryview(self._ends)  # type: ignore[arg-type]
 
     def advance(self, calls: int) -> None:
-        """Count a finished block."""
         self.count += calls
 
     @property
     def starts_ns(self) -> NDArray[np.int64]:
-        """When each call began."""
         return self._starts[: self.count]
 
     @property
     def durations_ns(self) -> NDArray[np.int64]:
-        """How long each call took."""
         return self._ends[: self.count] - self._starts[: self.count]
 
     def span_ns(self, begin: int) -> int:

@@ -11,7 +11,6 @@ graph.py     the outline of an ONNX file, without its weights, and the files tha
 
 from __future__ import annotations
 
-from assay.run.models.builtin import BuiltinModel, builtin_models
-from assay.run.models.sources import LocalModel, resolve
+from assay.run.models.sources import BuiltinModel, LocalModel, builtin_models, resolve
 
 __all__ = ["BuiltinModel", "LocalModel", "builtin_models", "resolve"]

@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 import httpx
 
 from assay.errors import MeasureError
-from assay.run.models.cache import CacheEntry, CacheNotes, Validator, file_digest, mismatch
+from assay.run.models.sources import CacheEntry, CacheNotes, Validator, file_digest, mismatch
 from assay.run.policy import UrlPolicy, checked_transport
 from assay.units import show_bytes
 
@@ -34,8 +34,6 @@ _HINTS = {
 
 
 class TransientError(Exception):
-    """A failure that another try may overcome."""
-
     def __init__(self, reason: str, wait_s: float | None = None) -> None:
         super().__init__(reason)
         self.wait_s = wait_s
@@ -43,8 +41,6 @@ class TransientError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """How to fetch one URL."""
-
     url: str
     headers: Mapping[str, str]
     max_size: int
@@ -133,13 +129,12 @@ class Transfer:
 
     def _check_size(self, size: int | None, verb: str) -> None:
         if size is not None and size > self.max_size:
-            raise MeasureError(
+            message = (
                 f"{shown(self.url)} {verb} {show_bytes(size)} ({size} bytes), "
-                f"above target.max_size of {show_bytes(self.max_size)}",
-                code="model-size",
-                at="target.max_size",
-                try_="raise target.max_size if the file is meant",
+                f"above target.max_size of {show_bytes(self.max_size)}"
             )
+            try_ = "raise target.max_size if the file is meant"
+            raise MeasureError(message, code="model-size", at="target.max_size", try_=try_)
 
 
 def shown(url: str) -> str:
@@ -203,8 +198,6 @@ _TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 
 @dataclass(frozen=True, slots=True)
 class CachedFile:
-    """A file of the cache."""
-
     path: Path
     note: str = ""
 
@@ -239,12 +232,9 @@ class Fetcher:
     def fetch_beside(self, url: str, name: str) -> CachedFile:
         """Have an external weight file that lies beside a model on its server."""
         if Path(name).is_absolute() or ".." in Path(name).parts:
-            raise MeasureError(
-                f"{shown(url)} keeps weights in {name!r}, outside its own folder",
-                code="model",
-                at="target.model",
-                try_="download the model and its files, and give a path",
-            )
+            message = f"{shown(url)} keeps weights in {name!r}, outside its own folder"
+            try_ = "download the model and its files, and give a path"
+            raise MeasureError(message, code="model", at="target.model", try_=try_)
         beside = urljoin(url.partition("?")[0], quote(name))
         return self._fetch(CacheEntry(self._home(url), Path(name).as_posix()), beside, None)
 
@@ -267,12 +257,9 @@ class Fetcher:
             validator = self._download(entry, url, known)
         except TransientError as problem:
             if known is None:
-                raise MeasureError(
-                    f"{shown(url)} cannot be fetched: {problem}",
-                    code="model-url",
-                    at="target.model",
-                    try_="check the URL and the network; what has arrived is kept and will be resumed",
-                ) from None
+                message = f"{shown(url)} cannot be fetched: {problem}"
+                try_ = "check the URL and the network; what has arrived is kept and will be resumed"
+                raise MeasureError(message, code="model-url", at="target.model", try_=try_) from None
             return CachedFile(
                 entry.file, f"{shown(url)} could not be asked ({problem}); copy of {known.fetched_at} used"
             )
@@ -324,18 +311,12 @@ class Fetcher:
         arrived = entry.part_size()
         if problem.errno in (errno.ENOSPC, errno.EDQUOT):
             entry.drop_part()  # it would keep the disk full
-            return MeasureError(
-                f"the disk is full: {show_bytes(arrived)} of the model fitted into {entry.folder}",
-                code="disk-full",
-                at="target.model",
-                try_="free some space, or choose another cache folder",
-            )
-        return MeasureError(
-            f"the model cache {entry.folder} cannot be used: {problem.strerror or problem}",
-            code="cache",
-            at="target.model",
-            try_="check the permissions, or choose another cache folder",
-        )
+            message = f"the disk is full: {show_bytes(arrived)} of the model fitted into {entry.folder}"
+            try_ = "free some space, or choose another cache folder"
+            return MeasureError(message, code="disk-full", at="target.model", try_=try_)
+        message = f"the model cache {entry.folder} cannot be used: {problem.strerror or problem}"
+        try_ = "check the permissions, or choose another cache folder"
+        return MeasureError(message, code="cache", at="target.model", try_=try_)
 
 
 def _sound(entry: CacheEntry, expected: str | None) -> CacheNotes | None:
@@ -350,7 +331,7 @@ def _sound(entry: CacheEntry, expected: str | None) -> CacheNotes | None:
 
 
 def _revealed(text: str) -> str:
-    from assay.spec.secrets import resolve_secrets
+    from assay.spec.references import resolve_secrets
 
     return resolve_secrets(text)
 

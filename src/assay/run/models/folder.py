@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import MeasureError
-from assay.run.models.cache import file_digest, mismatch, whole_digest
 from assay.run.models.graph import refuse_links_out
-from assay.run.models.sources import LocalModel, Progress
+from assay.run.models.sources import LocalModel, Progress, file_digest, mismatch, whole_digest
 from assay.spec.target import ModelTarget
 from assay.units import show_bytes
 
@@ -96,9 +95,8 @@ def weights_of(folder: Path) -> tuple[str, ...]:
         raise _refused(f"{folder / _INDEX} cannot be read: {problem!r}", "save the model again") from None
     for name in names:
         if Path(name).name != name or not (folder / name).is_file():
-            raise _refused(
-                f"{folder / _INDEX} names {name}, which is not in that folder", "put the missing weights there"
-            )
+            message = f"{folder / _INDEX} names {name}, which is not in that folder"
+            raise _refused(message, "put the missing weights there")
     return names
 
 
@@ -117,10 +115,8 @@ def _check_config(folder: Path) -> None:
     if (folder / CONFIG).is_file():
         return
     if (folder / "adapter_config.json").is_file():
-        raise _refused(
-            f"{folder} holds an adapter, not a whole model",
-            "merge it into its base model (merge_and_unload) and save that",
-        )
+        message = f"{folder} holds an adapter, not a whole model"
+        raise _refused(message, "merge it into its base model (merge_and_unload) and save that")
     raise _gguf(folder) or _refused(
         f"{folder} has no {CONFIG}, so it is no folder of a language model",
         "give the folder that save_pretrained wrote",
@@ -143,10 +139,9 @@ def _gguf(folder: Path) -> MeasureError | None:
     files = sorted(path.name for path in folder.glob("*.gguf"))
     if not files:
         return None
-    return _refused(
-        f"{folder} holds {files[0]}, which is in the format of llama.cpp",
-        "start llama.cpp's server under services and measure it, or convert the weights to safetensors",
-    )
+    message = f"{folder} holds {files[0]}, which is in the format of llama.cpp"
+    try_ = "start llama.cpp's server under services and measure it, or convert the weights to safetensors"
+    return _refused(message, try_)
 
 
 def _refused(message: str, try_: str) -> MeasureError:
@@ -154,7 +149,7 @@ def _refused(message: str, try_: str) -> MeasureError:
 
 
 # Weights in safetensors alone: pickled ones are never loaded, so they are not fetched either.
-_WANTED = ["*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken", "model*.safetensors"]
+_WANTED = [*_BESIDE, "model*.safetensors"]
 
 
 def from_hub(target: ModelTarget, base: Path, on_progress: Progress | None) -> tuple[Path, str, str]:
@@ -167,26 +162,26 @@ def from_hub(target: ModelTarget, base: Path, on_progress: Progress | None) -> t
     Raises:
         MeasureError: when it is neither here nor can be fetched.
     """
-    repo, _, revision = target.model.partition("@")
-    hub = _library(target.model, base)
-    wanted = [*_WANTED, *(["*.py"] if target.remote_code else [])]
-    asked: dict[str, Any] = {"repo_id": repo, "revision": revision or None, "allow_patterns": wanted}
+    hub, asked = _library(target.model, base), _snapshot(target)
     try:
         folder = Path(hub.snapshot_download(**asked, local_files_only=True))
         note = "from the local cache; the hub was not asked"
     except Exception:  # the library has many errors for "not here"
         folder, note = _fetched(hub, asked, target, base, on_progress), ""
-    return folder, f"hub:{repo}@{folder.name}", note
+    return folder, f"hub:{asked['repo_id']}@{folder.name}", note
+
+
+def _snapshot(target: ModelTarget) -> dict[str, Any]:
+    """What the library is asked for."""
+    repo, _, revision = target.model.partition("@")
+    wanted = [*_WANTED, *([_CODE] if target.remote_code else [])]
+    return {"repo_id": repo, "revision": revision or None, "allow_patterns": wanted}
 
 
 def is_in_hub_cache(target: ModelTarget, base: Path) -> bool:
     """Whether a model of the hub is in the local cache; the network is not asked."""
-    repo, _, revision = target.model.partition("@")
     try:
-        wanted = [*_WANTED, *(["*.py"] if target.remote_code else [])]
-        _library(target.model, base).snapshot_download(
-            repo_id=repo, revision=revision or None, allow_patterns=wanted, local_files_only=True
-        )
+        _library(target.model, base).snapshot_download(**_snapshot(target), local_files_only=True)
     except Exception:  # the library has many errors for "not here", and may itself not be here
         return False
     return True
@@ -208,28 +203,18 @@ def _fetched(
             return Path(hub.snapshot_download(**asked))
     except Exception as problem:
         reason = next(iter(str(problem).strip().splitlines()), type(problem).__name__)
-        raise MeasureError(
-            f"{base / target.model} is no folder, and {target.model} cannot be had from the hub: {reason}",
-            code="model",
-            at="target.model",
-            try_="check the name and the network; with HF_HUB_OFFLINE=1 only models of the local cache are found",
-        ) from None
-    raise MeasureError(
-        f"{target.model} has {show_bytes(size)}, above target.max_size of {show_bytes(target.max_size)}",
-        code="model-size",
-        at="target.max_size",
-        try_="raise target.max_size",
-    )
+        message = f"{base / target.model} is no folder, and {target.model} cannot be had from the hub: {reason}"
+        try_ = "check the name and the network; with HF_HUB_OFFLINE=1 only models of the local cache are found"
+        raise MeasureError(message, code="model", at="target.model", try_=try_) from None
+    message = f"{target.model} has {show_bytes(size)}, above target.max_size of {show_bytes(target.max_size)}"
+    raise MeasureError(message, code="model-size", at="target.max_size", try_="raise target.max_size")
 
 
 def _library(name: str, base: Path) -> Any:  # noqa: ANN401  (a module)
     try:
         import huggingface_hub
     except ImportError:
-        raise MeasureError(
-            f"{base / name} is no folder, and the hub cannot be asked: huggingface_hub is not installed",
-            code="model",
-            at="target.model",
-            try_="check the path, or pip install 'assay-bench[torch]'",
-        ) from None
+        message = f"{base / name} is no folder, and the hub cannot be asked: huggingface_hub is not installed"
+        try_ = "check the path, or pip install 'assay-bench[torch]'"
+        raise MeasureError(message, code="model", at="target.model", try_=try_) from None
     return huggingface_hub

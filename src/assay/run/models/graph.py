@@ -22,8 +22,6 @@ _MAX_DEPTH = 32  # subgraphs inside subgraphs; real models stay below 5
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One operator of the graph."""
-
     op_type: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -69,7 +67,6 @@ def outline_or_none(path: Path) -> OnnxOutline | None:
 
 
 def largest_index(outline: OnnxOutline, name: str) -> int | None:
-    """How many rows the tables have that are looked up with this input: its values must stay below."""
     found: list[int] = []
     seen, waiting = {name}, [name]
     while waiting:
@@ -294,9 +291,6 @@ def refuse_outside(model: str, name: str, folder: Path, *, also: Path | None = N
 
     A model may be a stranger's. A name such as `../.ssh/id_rsa`, or a link beside the model, would have another file
     of the user hashed and sent to a server.
-
-    Raises:
-        MeasureError: for a name that leaves the folder, and for a link that leads out of it.
     """
     windows = PureWindowsPath(name)
     parts = (*PurePosixPath(name).parts, *windows.parts)
@@ -311,9 +305,6 @@ def refuse_links_out(folder: Path, names: Iterable[str]) -> None:
     """Refuse files of a model folder that are links out of it.
 
     In the cache of the Hugging Face hub a model is a folder of links to blobs two folders up; those are its own.
-
-    Raises:
-        MeasureError: for a link that leads elsewhere.
     """
     blobs = folder.resolve().parent.parent / _BLOBS
     own = blobs if folder.resolve().parent.name == "snapshots" and not blobs.is_symlink() else None
@@ -322,9 +313,6 @@ def refuse_links_out(folder: Path, names: Iterable[str]) -> None:
 
 
 def _refused(model: str, name: str, where: str) -> MeasureError:
-    return MeasureError(
-        f"{model} names {name!r}, {where}; nothing of it was read",
-        code=OUTSIDE,
-        at="target.model",
-        try_="put the file itself into the folder of the model, if you trust the model",
-    )
+    message = f"{model} names {name!r}, {where}; nothing of it was read"
+    try_ = "put the file itself into the folder of the model, if you trust the model"
+    return MeasureError(message, code=OUTSIDE, at="target.model", try_=try_)

@@ -17,7 +17,6 @@ _MAX_TRIED = 4  # addresses of one name; each may take the whole time-out
 
 
 def plain() -> httpx.BaseTransport:
-    """What connects by default."""
     return httpx.HTTPTransport(limits=_LIMITS)
 
 

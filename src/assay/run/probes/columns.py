@@ -1,4 +1,7 @@
-"""Columns: readings over time in arrays, their file (packed CSV), and a sampler's answers (a line of JSON each)."""
+"""Readings over time in arrays, their file (packed CSV), and their totals: statistics, and energy with its grade.
+
+Energy is read from a counter at both ends of the window, or from samples of the power; it is never a guess.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,11 @@ import json
 import math
 import sys
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from io import TextIOWrapper
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -113,3 +118,211 @@ def _finite(value: Any) -> Any:  # noqa: ANN401  (JSON has no narrower type)
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+# Readings that cover less of a window than this do not stand for it.
+LEAST_COVERED = 0.5
+
+
+class NoEnergyError(Exception):
+    """Why the energy of a window cannot be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowEnergy:
+    """Energy over a stretch of time."""
+
+    joules: float
+    seconds: float
+
+
+def counted(column: ReadingColumn, window: Window) -> WindowEnergy:
+    """Energy from a counter, with its value at both ends of the window read off the line between neighbours.
+
+    Raises:
+        NoEnergyError: if the readings do not tell.
+    """
+    begin, end = _covered(column.at_ns, window)
+    low, high = bisect_left(column.at_ns, begin), bisect_right(column.at_ns, end)
+    around = column.value[max(0, low - 1) : high + 1]
+    if any(after < before for before, after in pairwise(around)):
+        raise NoEnergyError("its counter fell in the middle, as after a reset")
+    seconds = (end - begin) / 1e9
+    joules = value_at(column.at_ns, column.value, end) - value_at(column.at_ns, column.value, begin)
+    if joules <= 0:
+        raise NoEnergyError(f"its counter did not move in {seconds:.3g} s")
+    return WindowEnergy(joules, seconds)
+
+
+def sampled(column: ReadingColumn, window: Window) -> WindowEnergy:
+    """Energy from samples of the power: the area under the line through them.
+
+    Raises:
+        NoEnergyError: if the readings do not cover the window.
+    """
+    begin, end = _covered(column.at_ns, window)
+    low, high = bisect_right(column.at_ns, begin), bisect_left(column.at_ns, end)
+    first, last = (value_at(column.at_ns, column.value, moment) for moment in (begin, end))
+    at, watts = [begin, *column.at_ns[low:high], end], [first, *column.value[low:high], last]
+    joules = sum((w0 + w1) / 2 * (t1 - t0) / 1e9 for (t0, w0), (t1, w1) in pairwise(zip(at, watts, strict=True)))
+    return WindowEnergy(joules, (end - begin) / 1e9)
+
+
+def summed(column: ReadingColumn, window: Window) -> WindowEnergy:
+    """Energy from mean powers over stretches of time, of each the part that lies in the window.
+
+    Raises:
+        NoEnergyError: if the stretches do not cover the window.
+    """
+    joules = seconds = 0.0
+    for since, at, watts in zip(column.since_ns, column.at_ns, column.value, strict=True):
+        inside_s = (min(at, window[1]) - max(since, window[0])) / 1e9
+        if inside_s > 0:
+            joules, seconds = joules + watts * inside_s, seconds + inside_s
+    _refuse_part(seconds * 1e9, window)
+    return WindowEnergy(joules, seconds)
+
+
+def power_between_steps(column: ReadingColumn) -> float | None:
+    """Mean power from a counter that moves in steps: from its first step to its last; None with fewer than three."""
+    steps = [number for number, (before, after) in enumerate(pairwise(column.value), 1) if after > before]
+    if len(steps) < 3:
+        return None
+    first, last = steps[0], steps[-1]
+    return (column.value[last] - column.value[first]) / ((column.at_ns[last] - column.at_ns[first]) / 1e9)
+
+
+def value_at(at_ns: Sequence[int], value: Sequence[float], when_ns: int) -> float:
+    """The value at a moment between two readings, by straight line; that of the nearest end outside of them."""
+    after = bisect_left(at_ns, when_ns)
+    if after == len(at_ns):
+        return value[-1]
+    if after == 0 or at_ns[after] == when_ns:
+        return value[after]
+    before = after - 1
+    share = (when_ns - at_ns[before]) / (at_ns[after] - at_ns[before])
+    return value[before] + share * (value[after] - value[before])
+
+
+def _covered(at_ns: Sequence[int], window: Window) -> Window:
+    if len(at_ns) < 2:
+        raise NoEnergyError("there are not two readings of it")
+    begin, end = max(window[0], at_ns[0]), min(window[1], at_ns[-1])
+    _refuse_part(end - begin, window)
+    return begin, end
+
+
+def _refuse_part(covered_ns: float, window: Window) -> None:
+    whole_ns = window[1] - window[0]
+    if covered_ns <= 0 or covered_ns < LEAST_COVERED * whole_ns:
+        covered_s, whole_s = max(0.0, covered_ns) / 1e9, whole_ns / 1e9
+        raise NoEnergyError(f"its readings cover {covered_s:.3g} s of the {whole_s:.3g} s that were measured")
+
+
+# Codes, of which a mean says nothing.
+_CODES = frozenset({"throttle_bits"})
+_SCOPES = {"package": "package", "dram": "dram", "psys": "system"}
+
+
+def joined(marks: Iterable[tuple[str, int, int]], phase: str = "measure") -> Window | None:
+    """From the first begin to the last end of a phase; None if it never was."""
+    spans = [(begin, end) for name, begin, end in marks if name == phase]
+    return (min(begin for begin, _ in spans), max(end for _, end in spans)) if spans else None
+
+
+def statistics(columns: ReadingColumns, window: Window) -> dict[str, dict[str, float]]:
+    """Series → its mean, lowest and highest value in a window; series without a reading there are left out."""
+    return {
+        f"{source}.{name}": summary
+        for source, name, column in columns
+        if column.kind != "counter" and name not in _CODES and (summary := statistic(column, window))
+    }
+
+
+def statistic(column: ReadingColumn, window: Window) -> dict[str, float]:
+    """Mean, min and max of one series; empty where it has no reading for the window."""
+    return _of_rates(column, window) if column.kind == "rate" else _of_states(column, window)
+
+
+def _of_states(column: ReadingColumn, window: Window) -> dict[str, float]:
+    low, high = bisect_left(column.at_ns, window[0]), bisect_right(column.at_ns, window[1])
+    if low == high:
+        # For a window between two looks the looks next to it count.
+        low, high = max(0, low - 1), min(len(column.at_ns), high + 1)
+    values = [value for value in column.value[low:high] if math.isfinite(value)]
+    return {"mean": math.fsum(values) / len(values), "min": min(values), "max": max(values)} if values else {}
+
+
+def _of_rates(column: ReadingColumn, window: Window) -> dict[str, float]:
+    """Each stretch counts for the time of it that lies in the window; the extremes are of those that mostly do."""
+    area = weight = 0.0
+    mostly: list[float] = []
+    partly: list[float] = []
+    for number in range(bisect_right(column.at_ns, window[0]), len(column.at_ns)):
+        since, at, value = column.since_ns[number], column.at_ns[number], column.value[number]
+        inside = min(at, window[1]) - max(since, window[0])
+        if since >= window[1]:
+            break
+        if inside <= 0:
+            continue
+        area, weight = area + value * inside, weight + inside
+        (mostly if 2 * inside >= at - since else partly).append(value)
+    values = mostly or partly
+    return {"mean": area / weight, "min": min(values), "max": max(values)} if values else {}
+
+
+def energies(
+    columns: ReadingColumns,
+    window: Window,
+    idle: Mapping[str, float],
+    unsure: Callable[[str, Window], str] = lambda _source, _window: "",
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """The energy of everything that tells it, as the fields of `records.Energy`; and reasons for what does not.
+
+    Args:
+        unsure: why a source's counter does not tell the window's energy; empty where it does.
+    """
+    found: list[dict[str, Any]] = []
+    absent: dict[str, str] = {}
+
+    def take(
+        source: str,
+        text: str,
+        scope: str,
+        grade: str,
+        used: Callable[[ReadingColumn, Window], WindowEnergy],
+        of: ReadingColumn,
+    ) -> str:
+        """Add one figure; its reason where there is none."""
+        try:
+            energy = used(of, window)
+        except NoEnergyError as reason:
+            return str(reason)
+        found.append({"source": text, "scope": scope, **asdict(energy), "grade": grade, "idle_w": idle.get(source)})
+        return ""
+
+    for source, column in columns.named("energy_j"):
+        if source.startswith("rapl:"):
+            label = source.partition(":")[2]
+            text = f"RAPL counter of {label}"
+            reason = unsure(source, window) or take(source, text, _scope(label), "counter", counted, column)
+            absent |= {f"energy:{source}": reason} if reason else {}
+    for source in sorted({source for source, _, _ in columns if source.startswith("gpu:")}):
+        number = source.partition(":")[2]
+        counter, power = columns.get(source, "energy_j"), columns.get(source, "power_w")
+        reason = "the board has no energy counter"
+        if counter is not None:
+            reason = take(source, f"NVML energy counter of GPU {number}", "gpu", "counter", counted, counter)
+        if reason and power is not None:
+            reason = take(source, f"NVML power of GPU {number}", "gpu", "sampled", sampled, power)
+        elif reason:
+            reason = f"{reason}, and does not tell its power"
+        absent |= {f"energy:{source}": reason} if reason else {}
+    if (power := columns.get(POWERMETRICS, "power_w")) is not None:
+        reason = take(POWERMETRICS, "combined power of powermetrics", "package", "estimated", summed, power)
+        absent |= {f"energy:{POWERMETRICS}": reason} if reason else {}
+    return found, absent
+
+
+def _scope(label: str) -> str:
+    return "dram" if label.endswith("dram") else _SCOPES.get(label.partition("-")[0], "package")

@@ -12,7 +12,7 @@ import ssl
 import threading
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
@@ -113,22 +113,16 @@ def _sample(line: str) -> Sample:
 @lru_cache(maxsize=10_000)
 def _labels(text: str) -> Labels:
     """Labels by name; the same text comes back with every scrape."""
-    found: dict[str, str] = {}
-    for name, value in _pairs(text):
-        if name in found:
-            raise FormatError(f"the label {name} comes twice")
-        found[name] = value
-    return tuple(sorted(found.items()))
-
-
-def _pairs(text: str) -> Iterator[tuple[str, str]]:
+    labels: dict[str, str] = {}
     at, stripped = 0, text.rstrip(" \t")
     while at < len(stripped):
-        match = _LABEL.match(stripped, at)
-        if match is None:
+        if (match := _LABEL.match(stripped, at)) is None:
             raise FormatError("not a label")
-        yield match[1], _ESCAPE.sub(_unescaped, match[2])
+        if match[1] in labels:
+            raise FormatError(f"the label {match[1]} comes twice")
+        labels[match[1]] = _ESCAPE.sub(_unescaped, match[2])
         at = match.end()
+    return tuple(sorted(labels.items()))
 
 
 def _unescaped(match: re.Match[str]) -> str:

@@ -17,12 +17,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from assay.run.pipes import readable
-from assay.run.probes.columns import POWERMETRICS, WINDOW, ReadingColumns, Rows, Window, answer, write
+from assay.run.probes.columns import (
+    POWERMETRICS,
+    WINDOW,
+    ReadingColumns,
+    Rows,
+    Window,
+    answer,
+    energies,
+    joined,
+    power_between_steps,
+    statistic,
+    statistics,
+    write,
+)
 from assay.run.probes.readers import MachineReading
 from assay.run.probes.readers.energy import Powermetrics, Rapl
 from assay.run.probes.readers.gpus import GpuSampler, has_driver, nvml_reader
 from assay.run.probes.readers.processes import HarnessProcesses
-from assay.run.probes.totals import energies, joined, power_between_steps, statistic, statistics
 
 if TYPE_CHECKING:
     from assay.hardware.gpu.nvml import GpuReader
@@ -65,19 +77,16 @@ class _Run:
     def __init__(self) -> None:
         self.columns = ReadingColumns()
         self.at_ns: list[int] = []
-        self.looks_s: list[float] = []
-        self.begin_ns, self.begin_cpu_s = time.perf_counter_ns(), time.process_time()
-        self.totals: dict[tuple[str, str], tuple[int, float]] = {}  # moment and value of the look before
-        self.processors: tuple[int, float, float] | None = None  # moment, busy and own seconds of the look before
-        self.job_cpu_s: float | None = None
-        self.rated_ns = self.counts_ns = self.slow_ns = 0  # the last look at processors, at bytes, at the slow rest
-        self.carry_s = 0.0
+        self.begin()
 
     def begin(self) -> None:
         """From here on everything counts: no stretch reaches from before the begin into the run."""
         self.begin_ns, self.begin_cpu_s = time.perf_counter_ns(), time.process_time()
-        self.looks_s, self.totals, self.processors, self.job_cpu_s = [], {}, None, None
-        self.rated_ns = self.counts_ns = self.slow_ns = 0
+        self.looks_s: list[float] = []
+        self.totals: dict[tuple[str, str], tuple[int, float]] = {}  # moment and value of the look before
+        self.processors: tuple[int, float, float] | None = None  # moment, busy and own seconds of the look before
+        self.job_cpu_s: float | None = None
+        self.rated_ns = self.counts_ns = self.slow_ns = 0  # the last look at processors, at bytes, at the slow rest
         self.carry_s = 0.0
 
 
@@ -161,6 +170,10 @@ class Sampler:
         columns = self._columns(take=True)
         energy, no_energy = energies(columns, window, self._idle or {}, self._rapl.unsure)
         on_gpus = self._on_gpus(window)
+        job_processes = {
+            f"{board}.job_processes": dict.fromkeys(("mean", "min", "max"), float(count))
+            for board, count in on_gpus["job"].items()
+        }
         absent = self._absent() | {f"{one}.processes": why for one, why in on_gpus["untold"].items()} | no_energy
         try:
             path.parent.mkdir(exist_ok=True)
@@ -171,7 +184,7 @@ class Sampler:
             "window_ns": window,
             "every_s": self._every_s,
             "looks": sum(window[0] <= at <= window[1] for at in run.at_ns),
-            "statistics": statistics(columns, window) | _counts(on_gpus["job"]),
+            "statistics": statistics(columns, window) | job_processes,
             "energy": energy,
             "throttled": self._throttled(columns, window),
             "foreign": on_gpus["foreign"],
@@ -266,14 +279,15 @@ class Sampler:
     def _idle_power(self) -> dict[str, float]:
         """Source → power before the first run: from its counter, else from what a GPU tells."""
         columns = self._columns()
-        told: dict[str, float] = {}
+        idle: dict[str, float] = {}
         for source, column in columns.named("energy_j"):
-            watts = power_between_steps(column) if (column.at_ns[-1] - column.at_ns[0]) / 1e9 >= LEAST_IDLE_S else None
-            told |= {source: watts} if watts is not None else {}
+            seconds = (column.at_ns[-1] - column.at_ns[0]) / 1e9
+            if seconds >= LEAST_IDLE_S and (watts := power_between_steps(column)) is not None:
+                idle[source] = watts
         for source, column in columns.named("power_w"):
-            found = statistic(column, (0, time.perf_counter_ns())) if source.startswith("gpu:") else {}
-            told |= {source: found["mean"]} if found and source not in told else {}
-        return told
+            if source.startswith("gpu:") and (power := statistic(column, (0, time.perf_counter_ns()))):
+                idle.setdefault(source, power["mean"])
+        return idle
 
     def _cost(self, end_ns: int) -> dict[str, float]:
         run = self._run
@@ -308,12 +322,13 @@ class Sampler:
         }
 
     def _absent(self) -> dict[str, str]:
-        told = {**self._failed, **self._machine.absent, **self._rapl.absent}
-        told |= self._family.absent if self._family is not None else {}
-        told |= self._gpus.absent if self._gpus is not None else {}
+        sources = (self._machine, self._rapl, self._family, self._gpus)
+        absent = dict(self._failed)
+        for source in sources:
+            absent |= source.absent if source is not None else {}
         if self._powermetrics is not None and self._powermetrics.absent:
-            told[f"energy:{POWERMETRICS}"] = self._powermetrics.absent
-        return told
+            absent[f"energy:{POWERMETRICS}"] = self._powermetrics.absent
+        return absent
 
     def _leave_family(self) -> None:
         if self._family is not None:
@@ -332,14 +347,6 @@ def _of_this_system(root: Path) -> tuple[_Machine, Callable[[Sequence[int]], _Fa
     from assay.run.probes.readers.psutil_reader import PsutilMachine, PsutilTree
 
     return PsutilMachine(), PsutilTree
-
-
-def _counts(on_boards: Mapping[str, int]) -> dict[str, dict[str, float]]:
-    """Board → how many processes of the job were on it, as a statistic beside the others."""
-    return {
-        f"{board}.job_processes": dict.fromkeys(("mean", "min", "max"), float(count))
-        for board, count in on_boards.items()
-    }
 
 
 def _rows(columns: ReadingColumns, marks: Marks) -> list[Rows]:

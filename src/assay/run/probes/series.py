@@ -134,17 +134,6 @@ def readings(series: MetricSeries, window: Window) -> list[float]:
     return [value for value in series.value[low:high] if math.isfinite(value)]
 
 
-def histogram_of(
-    buckets: Mapping[float, Sequence[MetricSeries]], sums: Sequence[MetricSeries], window: Window
-) -> Histogram | None:
-    """How much a histogram grew in a window, several label sets added up."""
-    edges = sorted(buckets)
-    counts = [sum(grown(one, window) for one in buckets[edge]) for edge in edges]
-    if not edges or not math.isinf(edges[-1]):
-        return None
-    return Histogram(counts[-1], sum(grown(one, window) for one in sums), tuple(edges), tuple(counts))
-
-
 How = Literal["histogram", "rate", "mean", "ratio"]
 
 
@@ -230,21 +219,25 @@ def summarise(series: Sequence[MetricSeries], window: Window) -> dict[str, Any]:
     families: dict[str, list[MetricSeries]] = {}
     for one in series:
         families.setdefault(one.family, []).append(one)
-    told: dict[str, Any] = {}
+    summaries: dict[str, Any] = {}
     for name, members in sorted(families.items()):
         if not name.endswith("_created"):  # when a counter was made: no number of the window
-            told |= _family(name, members, window)
-    kept = dict(list(told.items())[:MOST])
-    left_out = {"left_out": len(told) - len(kept)} if len(told) > len(kept) else {}
-    return {"covers": _covers(series, window), "server_view": server_view(families, window), "series": kept, **left_out}
+            summaries |= _family(name, members, window)
+    left_out = {"left_out": len(summaries) - MOST} if len(summaries) > MOST else {}
+    return {
+        "covers": _covers(series, window),
+        "server_view": server_view(families, window),
+        "series": dict(list(summaries.items())[:MOST]),
+        **left_out,
+    }
 
 
 def server_view(families: Mapping[str, Sequence[MetricSeries]], window: Window) -> dict[str, dict[str, Any]]:
     """Statistic of ours, such as `ttft_ms.p50` → the server's own value, and what it was read from."""
     view: dict[str, dict[str, Any]] = {}
-    for known in ALIASES:
-        for statistic, told in _known(known, families, window).items():
-            view.setdefault(f"{known.metric}{statistic}", {**told, "from": known.name})
+    for alias in ALIASES:
+        for statistic, value in _server_values(alias, families, window).items():
+            view.setdefault(f"{alias.metric}{statistic}", {**value, "from": alias.name})
     return view
 
 
@@ -284,14 +277,17 @@ def _histograms(name: str, members: Sequence[MetricSeries], window: Window) -> d
 
 
 def _histogram(name: str, members: Iterable[MetricSeries], window: Window) -> Histogram | None:
-    buckets: dict[float, list[MetricSeries]] = {}
-    sums = []
-    for one in members:
-        if one.name == f"{name}_bucket" and (edge := _edge(one.labels)) is not None:
-            buckets.setdefault(edge, []).append(one)
-        elif one.name == f"{name}_sum":
-            sums.append(one)
-    return histogram_of(buckets, sums, window)
+    """How much a histogram grew in a window, several label sets added up; None where its last bucket has an end."""
+    total, counts = 0.0, dict[float, float]()
+    for series in members:
+        if series.name == f"{name}_bucket" and (edge := _edge(series.labels)) is not None:
+            counts[edge] = counts.get(edge, 0.0) + grown(series, window)
+        elif series.name == f"{name}_sum":
+            total += grown(series, window)
+    edges = sorted(counts)
+    if not edges or not math.isinf(edges[-1]):
+        return None
+    return Histogram(counts[edges[-1]], total, tuple(edges), tuple(counts[edge] for edge in edges))
 
 
 def _edge(labels: Labels) -> float | None:
@@ -314,25 +310,25 @@ def _quantiles(found: Histogram, scale: float) -> dict[str, dict[str, Any]]:
     return told
 
 
-def _known(
-    known: MetricAlias, families: Mapping[str, Sequence[MetricSeries]], window: Window
+def _server_values(
+    alias: MetricAlias, families: Mapping[str, Sequence[MetricSeries]], window: Window
 ) -> dict[str, dict[str, Any]]:
-    if known.how == "histogram":
-        found = _histogram(known.name, families.get(known.name, ()), window)
+    if alias.how == "histogram":
+        found = _histogram(alias.name, families.get(alias.name, ()), window)
         if found is None or found.mean is None:
             return {}
-        quantiles = {f".{name}": told for name, told in _quantiles(found, known.scale).items()}
-        return {".mean": {"value": found.mean * known.scale, "count": found.count}, **quantiles}
-    series = _named(families, known.name)
-    if known.how == "mean":
+        quantiles = {f".{name}": quantile for name, quantile in _quantiles(found, alias.scale).items()}
+        return {".mean": {"value": found.mean * alias.scale, "count": found.count}, **quantiles}
+    series = _named(families, alias.name)
+    if alias.how == "mean":
         values = [value for one in series for value in readings(one, window)]
-        return {".mean": {"value": known.scale * math.fsum(values) / len(values)}} if values else {}
-    if known.how == "rate":
+        return {".mean": {"value": alias.scale * math.fsum(values) / len(values)}} if values else {}
+    if alias.how == "rate":
         rates = [rate for one in series if (rate := rate_per_s(one, window)) is not None]
-        return {"": {"value": known.scale * math.fsum(rates)}} if rates else {}
-    below = sum(grown(one, window) for one in _named(families, known.per))
+        return {"": {"value": alias.scale * math.fsum(rates)}} if rates else {}
+    below = sum(grown(one, window) for one in _named(families, alias.per))
     above = sum(grown(one, window) for one in series)
-    return {".mean": {"value": known.scale * above / below, "count": below}} if below > 0 else {}
+    return {".mean": {"value": alias.scale * above / below, "count": below}} if below > 0 else {}
 
 
 def _named(families: Mapping[str, Sequence[MetricSeries]], name: str) -> list[MetricSeries]:

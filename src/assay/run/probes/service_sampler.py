@@ -23,7 +23,7 @@ from assay.hardware.gpu.nvml import GpuLostError, GpuReader, Load
 from assay.run.probes.columns import Rows, Window, answer, write
 from assay.run.probes.prometheus import ScrapeEndpoint, Scraper
 from assay.run.probes.series import MetricSeries, rate_per_s, readings, summarise
-from assay.spec.secrets import resolve_secrets
+from assay.spec.references import resolve_secrets
 
 # Walking all processes for new children costs a millisecond or two; reading the known ones costs much less.
 LOOK_FOR_CHILDREN_EVERY_S = 1.0
@@ -41,8 +41,7 @@ class ServiceProcesses:
         self._total_cpu_s = 0.0
         self._looked_s = float("-inf")
         self.gone = ""
-        kinds = {"cpu_s": "counter"}
-        self.columns = {name: MetricSeries(name, (), kinds.get(name, "gauge"), name) for name in NAMES}  # type: ignore[arg-type]
+        self.columns = {name: MetricSeries(name, (), "counter" if name == "cpu_s" else "gauge", name) for name in NAMES}
 
     @property
     def pids(self) -> set[int]:
@@ -212,30 +211,29 @@ def _endpoints(order: Mapping[str, Any], absent: dict[str, str]) -> Iterator[Scr
 
 
 def _process(tree: ServiceProcesses, window: Window) -> dict[str, Any]:
-    rate = rate_per_s(tree.columns["cpu_s"], window)
-    rss, threads = readings(tree.columns["rss_bytes"], window), readings(tree.columns["threads"], window)
-    told: dict[str, Any] = {"rss_is": "the sum over its processes; pages that they share count for each"}
-    told |= {"cpu_pct": 100 * rate} if rate is not None else {}
-    told |= {"rss_mb_mean": math.fsum(rss) / len(rss) / 1e6, "rss_mb_max": max(rss) / 1e6} if rss else {}
-    told |= {"threads_max": int(max(threads))} if threads else {}
-    processes = readings(tree.columns["processes"], window)
-    told |= {"processes_max": int(max(processes))} if processes else {}
-    return told
+    rate, rss = rate_per_s(tree.columns["cpu_s"], window), readings(tree.columns["rss_bytes"], window)
+    summary: dict[str, Any] = {"rss_is": "the sum over its processes; pages that they share count for each"}
+    summary |= {"cpu_pct": 100 * rate} if rate is not None else {}
+    summary |= {"rss_mb_mean": math.fsum(rss) / len(rss) / 1e6, "rss_mb_max": max(rss) / 1e6} if rss else {}
+    for name in ("threads", "processes"):
+        if values := readings(tree.columns[name], window):
+            summary[f"{name}_max"] = int(max(values))
+    return summary
 
 
 def _means(columns: Iterable[MetricSeries], window: Window) -> dict[str, float]:
-    told: dict[str, float] = {}
-    for one in columns:
-        name, scale = (one.name, 1.0) if one.name != "gpu_mem_bytes" else ("gpu_mem_mb", 1e6)
-        if values := readings(one, window):
-            told |= {f"{name}_mean": math.fsum(values) / len(values) / scale, f"{name}_max": max(values) / scale}
-    return told
+    means: dict[str, float] = {}
+    for column in columns:
+        name, scale = (column.name, 1.0) if column.name != "gpu_mem_bytes" else ("gpu_mem_mb", 1e6)
+        if values := readings(column, window):
+            means |= {f"{name}_mean": math.fsum(values) / len(values) / scale, f"{name}_max": max(values) / scale}
+    return means
 
 
 def _scrapes(scraper: Scraper) -> dict[str, Any]:
-    told: dict[str, Any] = {"url": scraper.endpoint.url, "asked": scraper.asked, "failed": scraper.failed}
-    told |= {"last_error": scraper.last_error} if scraper.failed else {}
-    return told | {"slowest_ms": scraper.slowest_ms()}
+    last_error = {"last_error": scraper.last_error} if scraper.failed else {}
+    counts = {"url": scraper.endpoint.url, "asked": scraper.asked, "failed": scraper.failed}
+    return {**counts, **last_error, "slowest_ms": scraper.slowest_ms()}
 
 
 def main() -> int:

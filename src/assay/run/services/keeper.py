@@ -45,18 +45,11 @@ def main() -> int:
 
 def _run(order: Mapping[str, Any], gate: SpawnGate) -> None:
     """Start every service in its turn and tell."""
+    base, scratch, images = (Path(order[key]) for key in ("base", "scratch", "images"))
     logs = None if order["logs"] is None else Path(order["logs"])
-    setting = LaunchContext(
-        Path(order["base"]),
-        Path(order["scratch"]),
-        order["tag"],
-        gate,
-        _tell_waiting,
-        order["host"],
-        Path(order["images"]),
-        logs,
-    )
-    known: dict[str, ServiceAddress] = {name: ServiceAddress(*one) for name, one in order["known"].items()}
+    tell = lambda name, seconds, answer: _tell("waiting", {"name": name, "seconds": seconds, "answer": answer})  # noqa: E731
+    setting = LaunchContext(base, scratch, order["tag"], gate, tell, order["host"], images, logs)
+    known = {name: ServiceAddress(*address) for name, address in order["known"].items()}
     try:
         for plain in order["services"]:
             wanted = ServiceSpec.of(plain)
@@ -81,10 +74,6 @@ def _end_all(children: list[ServiceProcess], grace_s: float) -> None:
     end_children()
     for child in children:
         child.flush()
-
-
-def _tell_waiting(name: str, seconds: float, answer: str) -> None:
-    _tell("waiting", {"name": name, "seconds": seconds, "answer": answer})
 
 
 def _tell(event: str, what: Mapping[str, Any]) -> None:

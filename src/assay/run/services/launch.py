@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import subprocess
+import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
 from assay.errors import MeasureError
 from assay.run.processes import TAG_VARIABLE, descendants, end_gracefully
-from assay.run.services import containers
+from assay.run.services import How, Pump, RunningService, containers, exit_file, exit_text, last_words, log_excerpt
 from assay.run.services.plan import (
     HOST,
     Ports,
@@ -30,9 +34,7 @@ from assay.run.services.plan import (
     refuse_taken,
     speaks_of_a_taken_port,
 )
-from assay.run.services.readiness import Question, steps
-from assay.run.services.service import How, Pump, RunningService, exit_file, exit_text, last_words, log_excerpt
-from assay.spec.secrets import references
+from assay.spec.references import references
 
 # A port that was free a moment ago can be taken when the service asks for it; five times in a row is no chance.
 TRIES = 5
@@ -139,13 +141,15 @@ def start(wanted: ServiceSpec, others: Mapping[str, ServiceAddress], setting: La
         MeasureError: why it did not get ready.
     """
     refuse_meaningless(wanted)
-    tried: set[int] = {one.port for one in others.values()}
+    tried = {address.port for address in others.values()}
     for attempt in range(TRIES):
         port = wanted.port or free_port(tried, setting.host)
         tried.add(port)
         if wanted.port is not None:
             refuse_taken(port, f"{wanted.at}.port", setting.host)
-        ports = _ports(port, others, wanted.at, setting)
+        known = {name: address.port for name, address in others.items()}
+        hosts = {name: address.host for name, address in others.items()}
+        ports = Ports(port, known, wanted.at, setting.host, hosts)
         child = _launch(wanted, ports, setting)
         try:
             return _await_ready(child, ports, setting)
@@ -155,16 +159,6 @@ def start(wanted: ServiceSpec, others: Mapping[str, ServiceAddress], setting: La
                 raise
             child.end(time.monotonic())
     raise AssertionError("the last try returns or raises")
-
-
-def _ports(port: int, others: Mapping[str, ServiceAddress], at: str, setting: LaunchContext) -> Ports:
-    return Ports(
-        port,
-        {name: one.port for name, one in others.items()},
-        at,
-        setting.host,
-        {name: one.host for name, one in others.items()},
-    )
 
 
 def _launch(wanted: ServiceSpec, ports: Ports, setting: LaunchContext) -> ServiceProcess:
@@ -252,7 +246,8 @@ def _await_ready(child: ServiceProcess, ports: Ports, setting: LaunchContext) ->
         if now_s - told_s >= _TELL_EVERY_S:
             told_s = now_s
             setting.tell(wanted.name, now_s - begin_s, answer)
-        _sleep_or_end(child.process, min(step_s, until_s - now_s))
+        with suppress(subprocess.TimeoutExpired):
+            child.process.wait(timeout=min(step_s, until_s - now_s))
     raise AssertionError("the steps never end")
 
 
@@ -302,13 +297,6 @@ def _running(child: ServiceProcess, ready_ns: int, host: str) -> RunningService:
     )
 
 
-def _sleep_or_end(process: subprocess.Popen[bytes], seconds: float) -> None:
-    try:
-        process.wait(timeout=max(0.0, seconds))
-    except subprocess.TimeoutExpired:
-        return
-
-
 def _note_ending(child: ServiceProcess) -> None:
     """Write down when a service ends by itself, for the process that measures it."""
     code = child.process.wait()
@@ -334,12 +322,113 @@ def _ended_early(child: ServiceProcess) -> MeasureError:
 
 
 def _never_ready(child: ServiceProcess, answer: str) -> MeasureError:
-    lines = last_words(child.stdout, child.stderr, child.secrets)
     return MeasureError(
         f"the service {child.wanted.name} was not ready within {child.wanted.within_s:g} s; last answer: {answer}"
-        f"{log_excerpt(lines)}",
+        f"{log_excerpt(last_words(child.stdout, child.stderr, child.secrets))}",
         code="service-not-ready",
         at=f"{child.wanted.at}.ready",
         try_="raise ready.within, or check that the path or command says what ready means, and that the service "
         "listens on {host}",
     )
+
+
+# The first looks are close together, since the time to ready is a result; later ones disturb less.
+FIRST_STEP_S, LAST_STEP_S = 0.02, 0.2
+_ANSWER_S = 5.0
+_COMMAND_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a service is asked until it is ready; everything given must hold."""
+
+    port: int
+    host: str = HOST
+    http: str | None = None
+    tcp: bool = False
+    command: tuple[str, ...] | None = None
+    env: Mapping[str, str] | None = None
+    cwd: Path | None = None
+
+    def ask(self, left_s: float) -> str | None:
+        """None when ready, else what the service answered."""
+        if self.http is not None and (said := ask_http(self.port, self.http, min(left_s, _ANSWER_S), self.host)):
+            return said
+        if self.tcp or (self.http is None and self.command is None):
+            said = ask_tcp(self.port, left_s, self.host)
+            if said is not None:
+                return said
+        if self.command is not None:
+            return ask_command(self.command, self.env, self.cwd, min(left_s, _COMMAND_S))
+        return None
+
+
+def steps() -> Iterator[float]:
+    """How long to wait before each look, in seconds."""
+    step_s = FIRST_STEP_S
+    while True:
+        yield step_s
+        step_s = min(2 * step_s, LAST_STEP_S)
+
+
+def ask_http(port: int, path: str, wait_s: float, host: str = HOST) -> str | None:
+    """None when a path answers with a status below 400."""
+    from http.client import HTTPConnection, HTTPException
+
+    connection = HTTPConnection(host, port, timeout=max(wait_s, 0.05))
+    try:
+        connection.request("GET", path if path.startswith("/") else f"/{path}", headers={"Connection": "close"})
+        answer = connection.getresponse()
+        begin = answer.read(200)
+    except (OSError, HTTPException, ValueError) as failure:
+        return f"GET {path}: {_words_of(failure)}"
+    finally:
+        connection.close()
+    if answer.status < 400:
+        return None
+    text = " ".join(begin.decode("utf-8", "replace").split())
+    return f"GET {path}: status {answer.status}{f' ({text})' if text else ''}"
+
+
+def ask_tcp(port: int, wait_s: float, host: str = HOST) -> str | None:
+    """None when a port accepts a connection."""
+    try:
+        socket.create_connection((host, port), timeout=max(min(wait_s, _ANSWER_S), 0.05)).close()
+    except OSError as failure:
+        return f"port {port}: {_words_of(failure)}"
+    return None
+
+
+def ask_command(words: tuple[str, ...], env: Mapping[str, str] | None, cwd: Path | None, wait_s: float) -> str | None:
+    """None when a command exits with 0. What it prints is left: an endless one must not fill anything."""
+    try:
+        process = subprocess.Popen(
+            words,
+            env=env,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError as failure:
+        return f"{words[0]}: {failure.strerror or failure}"
+    try:
+        code = process.wait(timeout=max(wait_s, 0.05))
+    except subprocess.TimeoutExpired:
+        with suppress(ProcessLookupError, PermissionError):
+            if sys.platform == "win32":
+                process.kill()
+            else:
+                os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return f"{words[0]}: did not end within {wait_s:.1f} s"
+    return f"{words[0]}: exit code {code}" if code else None
+
+
+def _words_of(failure: Exception) -> str:
+    if isinstance(failure, TimeoutError):
+        return "no answer in time"
+    if isinstance(failure, OSError) and failure.strerror:
+        return failure.strerror.lower()
+    return f"{type(failure).__name__}: {failure}".rstrip(": ")

@@ -8,15 +8,15 @@ import shutil
 import socket
 import sys
 from collections.abc import Callable, Container, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from assay.errors import MeasureError
-from assay.spec.addresses import LOOPBACK, services_in
-from assay.spec.addresses import Ports as Ports
-from assay.spec.commands import split_words
-from assay.spec.secrets import REFERENCE, resolve_secrets
+from assay.spec.limits import split_words
+from assay.spec.references import LOOPBACK, REFERENCE, resolve_secrets, services_in
+from assay.spec.references import Ports as Ports
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
@@ -205,16 +205,14 @@ def speaks_of_a_taken_port(lines: Iterable[str]) -> bool:
     return any(_TAKEN.search(line) for line in lines)
 
 
-def listener(port: int) -> int | None:
-    """The process that listens on a port; None where none does or the system does not tell."""
+def listener(*ports: int) -> int | None:
+    """The process that listens on one of these ports; None where none does or the system does not tell."""
     import psutil
 
-    try:
-        for one in psutil.net_connections(kind="tcp"):
-            if one.status == psutil.CONN_LISTEN and one.laddr and one.laddr.port == port and one.pid:
-                return int(one.pid)
-    except (psutil.Error, OSError, RuntimeError):  # only an administrator may look
-        pass
+    with suppress(psutil.Error, OSError, RuntimeError):  # only an administrator may look
+        for socket_ in psutil.net_connections(kind="tcp"):
+            if socket_.status == psutil.CONN_LISTEN and socket_.laddr and socket_.laddr.port in ports and socket_.pid:
+                return int(socket_.pid)
     return None
 
 

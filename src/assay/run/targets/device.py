@@ -23,7 +23,7 @@ from assay.run.records import DeviceProof, SampleSet
 from assay.spec.target import DeviceTarget
 
 if TYPE_CHECKING:
-    from assay.hardware.bench.gpu.device import Accelerator
+    from assay.hardware.bench.accelerator import Accelerator
     from assay.run.torch_devices import TorchPlacement
 
 # Keys that say nothing to a device of PyTorch.
@@ -72,12 +72,8 @@ def _wish(target: DeviceTarget, base: Path) -> BenchOptions:
     if target.device != "cpu":
         idle = [key for key in _OF_PROCESSORS if getattr(target, key) is not None]
         if idle:
-            raise UsageError(
-                f"target.{idle[0]} does nothing for {target.device}",
-                code="usage",
-                at=f"target.{idle[0]}",
-                try_="remove it",
-            )
+            message = f"target.{idle[0]} does nothing for {target.device}"
+            raise UsageError(message, code="usage", at=f"target.{idle[0]}", try_="remove it")
     folder = str(base / target.folder) if target.folder is not None else None
     return BenchOptions(
         tests=tuple(dict.fromkeys(target.tests)),
@@ -94,7 +90,7 @@ def _load(target: DeviceTarget) -> _Loaded:
     """Find the device; the library that reaches it is imported here and not in the measured phase."""
     if target.device == "cpu":
         return _Loaded()
-    from assay.hardware.bench.gpu.device import Accelerator
+    from assay.hardware.bench.accelerator import Accelerator
     from assay.run.torch_devices import facts, library, place
 
     placement = place(target.device)
@@ -102,17 +98,16 @@ def _load(target: DeviceTarget) -> _Loaded:
         return _Loaded(placement, Accelerator(library(), placement.name), facts(placement))
     except RuntimeError as problem:  # there, and not to be had: a broken driver, or exclusive to somebody else
         said = next(iter(str(problem).strip().splitlines()), "no message")
-        raise MeasureError(
-            f"{target.device} cannot be used: {said}", code="device", at="target.device", try_="try `assay doctor`"
-        ) from None
+        message = f"{target.device} cannot be used: {said}"
+        raise MeasureError(message, code="device", at="target.device", try_="try `assay doctor`") from None
 
 
 def _tests(wish: BenchOptions, stage: Stage, device: _Loaded) -> Measurements:
     if device.accelerator is not None:
-        from assay.hardware.bench.gpu.suite import measure as measure_accelerator
+        from assay.hardware.bench.gpu_suite import measure as measure_accelerator
 
         return measure_accelerator(wish, stage.progress, device.accelerator)
-    from assay.hardware.bench.cpu.suite import measure as measure_processor
+    from assay.hardware.bench.cpu_suite import measure as measure_processor
 
     return measure_processor(wish, stage.progress)
 

@@ -3,27 +3,164 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
 from pydantic import JsonValue
 
+from assay.emit import PIPE_VARIABLE
 from assay.errors import MeasureError
 from assay.folders import images_folder
+from assay.run.code_archive import unpack
 from assay.run.contract import Order, Stage
 from assay.run.processes import TAG_VARIABLE
-from assay.run.services import containers
-from assay.run.targets.environment import CommandEnvironment, added_variables, command_words, filled
+from assay.run.services import RunningService, containers, started
+from assay.run.targets.telemetry import tree_cpu_s
+from assay.spec.benchmark import Definition
+from assay.spec.limits import split_words
 from assay.spec.paths import words
-from assay.spec.secrets import REFERENCE
-from assay.spec.target import CommandTarget
+from assay.spec.references import REFERENCE, resolve_secrets
+from assay.spec.target import CODE, CommandTarget
+
+# Their jobs wait this long for the pipe; ours is there before the program starts.
+_WAIT_S, _STEP_S = "60", "0.5"
+CODE_VARIABLE = "ASSAY_CODE"
+_ADDRESS = re.compile(r"\{(host|port):([^{}]+)\}")
+
+
+def benchmark_ai_variables(pipe: str | None, code: str | None) -> dict[str, str]:
+    """What their library and their scripts find in the environment.
+
+    Args:
+        pipe: path of the pipe as the program sees it; None where it cannot reach one, so that lines are printed.
+        code: folder with the code that travels with the benchmark, as the program sees it.
+    """
+    found = {"BENCHMARK_AI": "stdout"}
+    if pipe is not None:
+        found = {
+            "BENCHMARK_AI": "fifo",
+            "BENCHMARK_AI_FIFO_FILEPATH": pipe,
+            "BENCHMARK_AI_FIFO_MAX_WAIT_TIME": _WAIT_S,
+            "BENCHMARK_AI_FIFO_WAIT_TIME_STEP": _STEP_S,
+        }
+    return found if code is None else {**found, "BAI_SCRIPTS_PATH": code}
+
+
+def command_words(target: CommandTarget) -> list[str]:
+    """The command as a list of words; the shell's own text when it goes through a shell.
+
+    Of an image's own command, which nobody here knows, its arguments alone.
+
+    Raises:
+        ValueError: for a quote that is never closed.
+    """
+    command = target.args if target.command is None else target.command
+    if target.shell:
+        return [command if isinstance(command, str) else shlex.join(command)]
+    return list(split_words(command) if isinstance(command, str) else command)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandEnvironment:
+    services: Mapping[str, RunningService] = field(default_factory=dict)
+    fresh: frozenset[str] = frozenset()
+    """Those that were started for this run."""
+    code: Path | None = None
+    """Folder with its code."""
+
+    def cpu_s(self) -> float:
+        """Processor time of the services that run on this machine: they belong to what is measured."""
+        return sum(tree_cpu_s(service.pid, ended=True) for service in self.services.values())
+
+    def facts(self) -> dict[str, JsonValue]:
+        told: dict[str, JsonValue] = {
+            name: {"how": one.how, "host": one.host, "shared": name not in self.fresh, **dict(one.facts)}
+            for name, one in self.services.items()
+        }
+        return {"services": told} if told else {}
+
+    def metrics(self) -> dict[str, float]:
+        """How long its service took to get ready, where there is one alone and this run started it."""
+        names = [*self.services]
+        if len(names) != 1 or names[0] not in self.fresh:
+            return {}
+        return {"start_to_ready_s": self.services[names[0]].start_to_ready_s}
+
+
+@contextmanager
+def command_environment(order: Order, stage: Stage) -> Iterator[CommandEnvironment]:
+    """Start the services that belong to this run and unpack the code; both are gone afterwards.
+
+    Raises:
+        MeasureError: if a service does not get ready, or the code cannot be unpacked.
+    """
+    definition, scratch = order.job.definition, Path(order.scratch)
+    code = getattr(definition.target, "code", None)
+    folder = None
+    if code is not None:
+        folder = scratch / "code"
+        unpack(Path(order.job.base) / code, folder)
+    own = {
+        name: service
+        for name, service in definition.services.items()
+        if service.fresh == "run" and name not in order.services
+    }
+    tell: Callable[[str], None] = lambda note: stage.progress(0.0, note)  # noqa: E731
+    with started(own, Path(order.job.base), scratch, known=order.services, tell=tell) as fresh:
+        yield CommandEnvironment({**order.services, **fresh}, frozenset(fresh), folder)
+
+
+def needs_environment(definition: Definition) -> bool:
+    """Whether anything has to be there before a command starts."""
+    target = definition.target
+    return bool(definition.services) or (isinstance(target, CommandTarget) and (target.is_boxed or bool(target.code)))
+
+
+def filled(text: str, services: Mapping[str, RunningService], code: str | None) -> str:
+    """A text with the addresses of services and the folder of the code put in; other braces stay as they are.
+
+    Raises:
+        MeasureError: for a service that does not run.
+    """
+    text = text if code is None else text.replace(CODE, code)
+    return _ADDRESS.sub(lambda match: _address(match, services), text) if services else text
+
+
+def _address(match: re.Match[str], services: Mapping[str, RunningService]) -> str:
+    what, name = match[1], match[2]
+    if name not in services:
+        message = f"{match[0]} names no service that runs (there are {', '.join(services)})"
+        try_ = "name one that is under services"
+        raise MeasureError(message, code="service-reference", at="target.command", try_=try_)
+    return str(services[name].port) if what == "port" else services[name].host
+
+
+def added_variables(
+    target: CommandTarget, around: CommandEnvironment, *, run_id: int, pipe: str | None, code: str | None
+) -> dict[str, str]:
+    """What is added to the environment of a command, secrets put in; what the file says wins over all but our own.
+
+    Args:
+        pipe: where it reports numbers, as it sees it; None where it cannot reach a pipe.
+    """
+    own = {name: filled(resolve_secrets(value), around.services, code) for name, value in target.env.items()}
+    ours = {"ASSAY_RUN_ID": str(run_id)}
+    ours |= {PIPE_VARIABLE: pipe} if pipe is not None else {}
+    ours |= {CODE_VARIABLE: code} if code is not None else {}
+    for name, one in around.services.items():
+        key = f"ASSAY_SERVICE_{re.sub(r'[^A-Za-z0-9]', '_', name).upper()}"
+        ours |= {f"{key}_HOST": one.host, f"{key}_PORT": str(one.port), f"{key}_URL": one.base_url}
+    return {**benchmark_ai_variables(pipe, code), **own, **ours}
+
 
 # Where a container finds what assay gives it.
 EMIT_FOLDER, CODE_FOLDER = "/assay/emit", "/assay/code"
@@ -98,12 +235,9 @@ def _mounts(target: CommandTarget, base: Path) -> dict[str, str]:
     for here, there in target.mounts.items():
         path = (base / Path(here).expanduser()).absolute()
         if not path.exists():
-            raise MeasureError(
-                f"mounts names {str(path)!r}, which is not there",
-                code="command",
-                at="target.mounts",
-                try_="it is relative to the benchmark file's folder",
-            )
+            message = f"mounts names {str(path)!r}, which is not there"
+            try_ = "it is relative to the benchmark file's folder"
+            raise MeasureError(message, code="command", at="target.mounts", try_=try_)
         found[str(path)] = there
     return found
 
@@ -135,7 +269,6 @@ class Account(threading.Thread):
         return self.cpu_s, self.peak_rss_mb
 
     def run(self) -> None:
-        """Look again and again."""
         group = self._group()
         while group is not None:
             self._read(group)
@@ -186,11 +319,6 @@ def high_water_mb(status: Path) -> float:
     return 0.0
 
 
-def is_apart(box: containers.Container) -> bool:
-    """Whether a container's processes are not our children, so that the kernel's account of ours misses them."""
-    return containers.runtime_for(box.runtime).stays
-
-
 @dataclass(frozen=True, slots=True)
 class Launch:
     """One command, ready to be started."""
@@ -206,14 +334,13 @@ class Launch:
 
     @property
     def shown(self) -> str:
-        """The command in a message."""
         image = "" if self.box is None else f" in {self.box.image}"
         return f"{shlex.join(self.asked) or 'the own command'}{image}"
 
     @property
     def is_apart(self) -> bool:
         """Whether its processes are not our children."""
-        return self.box is not None and is_apart(self.box)
+        return self.box is not None and containers.runtime_for(self.box.runtime).stays
 
     def start(self) -> subprocess.Popen[bytes]:
         """Start it.
@@ -232,12 +359,9 @@ class Launch:
                 stderr=subprocess.STDOUT,
             )
         except OSError as problem:
-            raise MeasureError(
-                f"cannot start {self.words[0]!r}: {problem.strerror}",
-                code="command",
-                at=str(self.cwd),
-                try_="check the command and cwd; relative paths start at the benchmark file's folder",
-            ) from None
+            message = f"cannot start {self.words[0]!r}: {problem.strerror}"
+            try_ = "check the command and cwd; relative paths start at the benchmark file's folder"
+            raise MeasureError(message, code="command", at=str(self.cwd), try_=try_) from None
 
     def account(self, pid: int) -> Account | None:
         """What reads how much it uses, where it is not our child."""
@@ -279,7 +403,7 @@ def _boxed(order: Order, target: CommandTarget, stage: Stage, around: CommandEnv
     containers.mark(box, Path(order.scratch))  # before it can exist, so that a sweep finds it
     way = containers.runtime_for(box.runtime)
     facts: dict[str, JsonValue] = {"container": dict(told)}
-    if is_apart(box):
+    if way.stays:
         facts["cpu_is"] = f"of the container's control group, as last read before its end; read every {EVERY_S:g} s"
         facts["duration_is"] = "from the start of the container to its end"
     return Launch(

@@ -22,10 +22,27 @@ from assay.run.contract import Measured, Order, Rules, Stage
 from assay.run.processes import rusage_mb
 from assay.run.records import SampleSet, Window
 from assay.run.services import refuse_ended
-from assay.run.targets.capture import MAX_METRICS, MAX_VALUES, EmitPipe, Emitted, OutputCapture, take_line
-from assay.run.targets.environment import CommandEnvironment, command_environment, command_words, needs_environment
-from assay.run.targets.launcher import Launch, launch_of
-from assay.run.targets.patterns import PatternMatch, ServiceMetrics, ServiceOutput, UnreadableMatch, find_values
+from assay.run.targets.launcher import (
+    CommandEnvironment,
+    Launch,
+    command_environment,
+    command_words,
+    launch_of,
+    needs_environment,
+)
+from assay.run.targets.output import (
+    MAX_METRICS,
+    MAX_VALUES,
+    EmitPipe,
+    Emitted,
+    OutputCapture,
+    PatternMatch,
+    ServiceMetrics,
+    ServiceOutput,
+    UnreadableMatch,
+    find_values,
+    take_line,
+)
 from assay.spec.target import CommandTarget
 
 __all__ = ["COMMAND_LOG", "command_words", "measure"]
@@ -38,8 +55,6 @@ _NO_ACCOUNT = "the container's processes are not ours, and its control group cou
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """How a command ended and what it used."""
-
     exit_code: int
     start_ns: int
     end_ns: int
@@ -51,8 +66,6 @@ class _Ended:
 
 @dataclass(slots=True)
 class _Reported:
-    """What a command and its services reported."""
-
     output: str
     emitted: Emitted
     found: list[PatternMatch]
@@ -135,11 +148,9 @@ def _refuse_failure(ended: _Ended, launch: Launch) -> None:
         return
     memory = f" at {ended.peak_rss_mb:.0f} MB" if ended.peak_rss_mb is not None else ""
     how = f"was killed by signal {-code}{memory}" if code < 0 else f"exited with code {code}"
-    raise MeasureError(
-        f"the command {how}: {launch.shown}",
-        code="command",
-        try_="run the command by hand; its last output lines are kept with this run",
-    )
+    message = f"the command {how}: {launch.shown}"
+    try_ = "run the command by hand; its last output lines are kept with this run"
+    raise MeasureError(message, code="command", try_=try_)
 
 
 def _take_printed_emits(output: str, capture: OutputCapture, emitted: Emitted) -> None:
@@ -156,21 +167,17 @@ def _refuse_too_many(reported: _Reported) -> None:
     given = [*(item.metric for item in reported.found)]
     given += [metric for metric, *_ in (*reported.emitted.values, *reported.services.values)]
     if len(given) > MAX_VALUES:
-        raise MeasureError(
-            f"the command reported more than {MAX_VALUES:,} values in one run, which is as many as are kept",
-            code="too-many-values",
-            at="target.metrics",
-            try_="report one value for many steps, such as their mean or the last one",
-        )
+        message = f"the command reported more than {MAX_VALUES:,} values in one run, which is as many as are kept"
+        try_ = "report one value for many steps, such as their mean or the last one"
+        raise MeasureError(message, code="too-many-values", at="target.metrics", try_=try_)
     names = dict.fromkeys(given)
     if len(names) > MAX_METRICS:
-        raise MeasureError(
+        message = (
             f"the command reported {len(names):,} metrics in one run; {MAX_METRICS:,} are kept at most. "
-            f"The first is {next(iter(names))[:100]!r}",
-            code="too-many-metrics",
-            at="target.metrics",
-            try_="report a series under one name, without the number of the step in the name or its context",
+            f"The first is {next(iter(names))[:100]!r}"
         )
+        try_ = "report a series under one name, without the number of the step in the name or its context"
+        raise MeasureError(message, code="too-many-metrics", at="target.metrics", try_=try_)
 
 
 def _samples(reported: _Reported, capture: OutputCapture, start_ns: int) -> tuple[SampleSet, ...]:
@@ -203,7 +210,6 @@ def _metrics(ended: _Ended) -> dict[str, float]:
 
 
 def _unaccounted(ended: _Ended, launch: Launch) -> dict[str, str]:
-    """Why a command in a container has no processor time or memory."""
     if not launch.is_apart:
         return {}
     names = ["cpu_s", "cpu_pct"] if ended.cpu_s is None else []

@@ -108,16 +108,11 @@ def _check_names(inputs: Mapping[str, Shape | None], named: Mapping[str, int]) -
     keys |= {part for key in keys if _is_expression(key) for part in _parts(key)}
     for key in named:
         if key not in keys:
-            raise UsageError(
-                f"the model has no dynamic dimension {key!r}",
-                code="dims",
-                at=f"workload.dims.{key}",
-                try_=nearest(key, keys),
-            )
+            message = f"the model has no dynamic dimension {key!r}"
+            raise UsageError(message, code="dims", at=f"workload.dims.{key}", try_=nearest(key, keys))
 
 
 def _keys(inputs: Mapping[str, Shape | None]) -> list[str]:
-    """Every dynamic dimension once, in the order of the model."""
     found = {
         _key(name, axis, dim): None
         for name, shape in inputs.items()
@@ -152,13 +147,10 @@ def _bind(sizes: dict[str, DimSize], name: str, shape: Shape | None, own: FixedS
         and all(not isinstance(dim, int) or dim == size for dim, size in zip(shape, own.shape, strict=True))
     )
     if not fits or any(size < 0 for size in own.shape):
-        raise UsageError(
-            f"input {name!r} has shape {show_shape(shape)} in the model, "
-            f"but {own.origin} gives {show_shape(own.shape)}",
-            code="input-shape",
-            at=own.origin,
-            try_="give a shape that fits the model's",
+        message = (
+            f"input {name!r} has shape {show_shape(shape)} in the model, but {own.origin} gives {show_shape(own.shape)}"
         )
+        raise UsageError(message, code="input-shape", at=own.origin, try_="give a shape that fits the model's")
     for axis, (dim, size) in enumerate(zip(shape or (), own.shape, strict=False)):
         if not isinstance(dim, int):
             _settle(sizes, _key(name, axis, dim), DimSize(size, own.origin))
@@ -177,12 +169,9 @@ def _check_batch(
     if len(set(declared.values())) == 1 and isinstance(size := next(iter(declared.values())), int):
         raise _fixed_batch(next(iter(declared)), size, batch)
     if batch != 1:
-        raise UsageError(
-            f"workload.batch is {batch}, but no input of the model has a batch dimension",
-            code="batch",
-            at="workload.batch",
-            try_="remove workload.batch; dynamic dimensions are set by workload.dims",
-        )
+        message = f"workload.batch is {batch}, but no input of the model has a batch dimension"
+        try_ = "remove workload.batch; dynamic dimensions are set by workload.dims"
+        raise UsageError(message, code="batch", at="workload.batch", try_=try_)
 
 
 def _fixed_batch(name: str, size: int, batch: int) -> UsageError:
@@ -199,12 +188,9 @@ def _fill(name: str, shape: Shape | None, sizes: dict[str, DimSize], own: FixedS
     if own is not None:
         return own.shape
     if shape is None:
-        raise UsageError(
-            f"the model gives no shape for input {name!r}, not even its rank",
-            code="input-shape",
-            at=f"workload.inputs.{name}",
-            try_=f"set workload.inputs.{name}.shape, for example [1, 3]",
-        )
+        message = f"the model gives no shape for input {name!r}, not even its rank"
+        try_ = f"set workload.inputs.{name}.shape, for example [1, 3]"
+        raise UsageError(message, code="input-shape", at=f"workload.inputs.{name}", try_=try_)
     return tuple(
         dim if isinstance(dim, int) else _size(_key(name, axis, dim), sizes, _image_axis(shape, axis))
         for axis, dim in enumerate(shape)

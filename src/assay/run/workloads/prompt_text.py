@@ -31,12 +31,6 @@ class Opening:
     cost: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Start:
-    text: str
-    cost: int
-
-
 class Openings:
     """Gives out beginnings; those with a first token of their own come first."""
 
@@ -56,7 +50,7 @@ class Openings:
         taken = [Opening((), 0)] * len(rooms)
         for rank, place in enumerate(sorted(range(len(rooms)), key=lambda number: rooms[number])):
             fitting = fresh[rank : rank + 1] if rank < len(fresh) and fresh[rank].cost <= rooms[place] else []
-            taken[place] = Opening((fitting[0].text,), fitting[0].cost) if fitting else starts.used(rooms[place])
+            taken[place] = fitting[0] if fitting else starts.used(rooms[place])
         return taken
 
 
@@ -71,15 +65,14 @@ class _Starts:
         self._candidates = self._search()
         self._seen: set[int] = set()
         self._highest = 0
-        self._all: list[_Start] = []
+        self._all: list[Opening] = []
         self._reused = 0
 
-    def fresh(self, count: int, most: int) -> list[_Start]:
+    def fresh(self, count: int, most: int) -> list[Opening]:
         """Up to `count` beginnings that no text had, none of more than `most` tokens."""
-        found: list[_Start] = []
+        found: list[Opening] = []
         while len(found) < count and (candidate := next(self._candidates, None)) is not None:
-            start = self._new(candidate, most)
-            if start is not None:
+            if (start := self._new(candidate, most)) is not None:
                 found.append(start)
         self._all += found
         return found
@@ -92,17 +85,15 @@ class _Starts:
         turn, place = divmod(self._reused, len(fitting))
         self._reused += 1
         start = fitting[place]
-        words, cost = [start.text], start.cost
+        words, cost = [*start.words], start.cost
         while turn and cost < room:  # the number of the turn, written in words
             turn, digit = divmod(turn, len(self._words))
             word = self._words[digit]
             words.append(word)
             cost += max(1, len(self._tokenizer.encode(f"{_NEXT} {word}")) - len(self._tokenizer.encode(_NEXT)))
-        if cost > room:
-            return Opening((start.text,), start.cost)
-        return Opening(tuple(words), cost)
+        return start if cost > room else Opening(tuple(words), cost)
 
-    def _new(self, text: str, most: int) -> _Start | None:
+    def _new(self, text: str, most: int) -> Opening | None:
         ids = self._tokenizer.encode(f"{self._lead}{text} {_NEXT}")
         if len(ids) <= self._skipped:
             return None
@@ -112,7 +103,7 @@ class _Starts:
         if first in self._seen or cost > most:
             return None
         self._seen.add(first)
-        return _Start(text, cost)
+        return Opening((text,), cost)
 
     def _search(self) -> Iterator[str]:
         """What a text may begin with: words, then letters, then whatever single tokens read as words."""

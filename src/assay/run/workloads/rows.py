@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -57,7 +57,7 @@ def read_rows(name: str, base: Path) -> tuple[Row, ...]:
             at="workload.file",
             try_="a relative path starts from the folder of the benchmark file",
         ) from None
-    rows = tuple(_rows(path.name, lines))
+    rows = tuple(_row(_Line(path.name, number), raw) for number, raw in enumerate(lines, start=1) if raw.strip())
     if not rows:
         raise MeasureError(
             f"{path} holds no line to ask",
@@ -65,7 +65,11 @@ def read_rows(name: str, base: Path) -> tuple[Row, ...]:
             at="workload.file",
             try_="put one JSON object on each line",
         )
-    _check_ids(path.name, rows)
+    first_lines: dict[str, int] = {}
+    for row in rows:
+        if (first := first_lines.setdefault(row.id, row.line)) != row.line:
+            why = f"has the id {row.id!r} of line {first}"
+            raise _Line(path.name, row.line).wrong(why, "give each line an id of its own")
     return rows
 
 
@@ -100,12 +104,6 @@ def in_template(template: str | None) -> Callable[[str], str]:
         )
     # Not str.format: templates hold braces of their own, such as those of JSON.
     return lambda text: template.replace("{text}", text)
-
-
-def _rows(file: str, lines: Sequence[bytes]) -> Iterator[Row]:
-    for number, raw in enumerate(lines, start=1):
-        if raw.strip():
-            yield _row(_Line(file, number), raw)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,11 +199,9 @@ def _from_messages(line: _Line, value: JsonValue) -> _Conversation:
 
 def _content(line: _Line, content: JsonValue) -> str:
     if isinstance(content, list):
-        parts = [
-            part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in content
-        ]
-        if all(isinstance(part, str) for part in parts):
-            content = "".join(str(part) for part in parts)
+        parts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
+        texts = [text for text in parts if isinstance(text, str)]
+        content = "".join(texts) if len(texts) == len(content) else None
     if not isinstance(content, str) or not content.strip():
         raise line.wrong("has a message whose content is empty or not text")
     return content
@@ -232,16 +228,6 @@ def _count(line: _Line, value: JsonValue) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise line.wrong(f"has output_tokens {value!r}; a whole number from 1 up is needed")
     return value
-
-
-def _check_ids(file: str, rows: Sequence[Row]) -> None:
-    seen: dict[str, int] = {}
-    for row in rows:
-        first = seen.setdefault(row.id, row.line)
-        if first != row.line:
-            raise _Line(file, row.line).wrong(
-                f"has the id {row.id!r} of line {first}", "give each line an id of its own"
-            )
 
 
 def _kind(value: JsonValue) -> str:

@@ -1,25 +1,28 @@
-"""`synthetic`: prompts of exactly as many tokens as asked for, or a few plain questions where no length is."""
+"""`synthetic`: prompts of exactly as many tokens as asked for, or a few plain questions where no length is.
+
+Lengths are drawn from a spread that keeps its mean also where its ends are cut off.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from assay.errors import MeasureError
 from assay.run.tokens import Tokenizer, is_remote
-from assay.run.workloads.lengths import draw, draw_outputs
+from assay.run.workloads import Item, Workset, mean_length, requests_needed, workset
 from assay.run.workloads.prompt_text import ExactText, Writer, plain_words
-from assay.run.workloads.records import Item, Workset
 from assay.run.workloads.rows import in_template, pick
-from assay.run.workloads.worksets import requests_needed, workset
 from assay.spec.benchmark import Definition
 from assay.spec.workload import Tokens, Workload
 
@@ -62,7 +65,14 @@ def exact_items(
     writer = Writer(needed(tokenizer), words_seed(workload))
     shared = ""
     if workload.shared_prefix is not None:
-        _check_room(workload.shared_prefix, min(lengths))
+        if workload.shared_prefix >= min(lengths):
+            raise MeasureError(
+                f"workload.shared_prefix is {workload.shared_prefix} tokens, "
+                f"and the shortest prompt has only {min(lengths)}",
+                code="shared-prefix",
+                at="workload.shared_prefix",
+                try_="make the prefix shorter than workload.input_tokens, or give input_tokens a higher min",
+            )
         shared = writer.write([workload.shared_prefix], at="workload.shared_prefix")[0].text
     written = writer.write(lengths, shared, in_template(workload.prompt))
     items = [
@@ -78,7 +88,7 @@ def exact_items(
 
 def usual_items(definition: Definition, lengths: int | Tokens, tokenizer: Tokenizer | None) -> int:
     """How many different prompts to make by default: one for each request where every run asks new ones."""
-    mean = lengths if isinstance(lengths, int) else lengths.mean
+    mean = mean_length(lengths)
     requests = definition.load.requests
     if definition.workload.prompt_seed is not None:
         slow = tokenizer is not None and is_remote(tokenizer)
@@ -120,16 +130,6 @@ def alike(written: Sequence[ExactText]) -> dict[str, JsonValue]:
 
 def _shared(one: Sequence[int], two: Sequence[int]) -> int:
     return next((place for place, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two)))
-
-
-def _check_room(shared: int, shortest: int) -> None:
-    if shared >= shortest:
-        raise MeasureError(
-            f"workload.shared_prefix is {shared} tokens, and the shortest prompt has only {shortest}",
-            code="shared-prefix",
-            at="workload.shared_prefix",
-            try_="make the prefix shorter than workload.input_tokens, or give input_tokens a higher min",
-        )
 
 
 @cache
@@ -177,3 +177,119 @@ def _opened(asked: Sequence[tuple[str, str]], count: int, seed: int) -> list[tup
         turn, (name, text) = place // len(asked), asked[place % len(asked)]
         found.append((f"{name}-{turn}" if turn else name, f"{opening}: ignore these words. {text}"))
     return found
+
+
+_UNIT = NormalDist()
+# So far out (in standard deviations) the part of a curve that is left is too thin to draw from.
+_FURTHEST = 6.0
+_HALVINGS = 80
+
+
+def draw(asked: int | Tokens, count: int, random: np.random.Generator, at: str) -> NDArray[np.int64]:
+    """Draw lengths.
+
+    Raises:
+        MeasureError: when no spread of that shape has the mean inside the bounds.
+    """
+    if isinstance(asked, int):
+        return np.full(count, asked, dtype=np.int64)
+    high = math.inf if asked.max is None else float(asked.max)
+    shares = _shares(count, random)
+    if asked.shape == "uniform":
+        drawn = asked.min + np.floor(shares * (high - asked.min + 1))
+    elif asked.std == 0:
+        _check_inside(asked, high, at, strictly=False)
+        drawn = np.full(count, asked.mean)
+    else:
+        _check_inside(asked, high, at, strictly=True)
+        drawn = _lognormal(asked, high, shares, at) if asked.shape == "lognormal" else _normal(asked, high, shares, at)
+    return np.clip(np.floor(drawn + 0.5), asked.min, high).astype(np.int64)
+
+
+def draw_outputs(asked: int | Tokens | None, count: int, seed: int) -> list[int | None]:
+    """The answer lengths to ask for, one per item; the server's own default where none is asked for."""
+    if asked is None:
+        return [None] * count
+    return [int(one) for one in draw(asked, count, np.random.default_rng([seed, 31]), "workload.output_tokens")]
+
+
+def _shares(count: int, random: np.random.Generator) -> NDArray[np.float64]:
+    """Shares of the way through a spread, one from each of `count` equal parts: few draws, yet the whole shape."""
+    return (random.permutation(count) + random.random(count)) / max(count, 1)
+
+
+def _normal(asked: Tokens, high: float, shares: NDArray[np.float64], at: str) -> NDArray[np.float64]:
+    std, low = asked.std, float(asked.min)
+
+    def mean(middle: float) -> float:
+        below, above = (low - middle) / std, (high - middle) / std
+        return middle + std * (_density(below) - _density(above)) / _between(below, above)
+
+    middle = _solve(mean, asked.mean, low - _FURTHEST * std, min(high, asked.mean) + _FURTHEST * std)
+    if middle is None:
+        raise _unreachable(asked, at)
+    return middle + std * _quantiles((low - middle) / std, (high - middle) / std, shares)
+
+
+def _lognormal(asked: Tokens, high: float, shares: NDArray[np.float64], at: str) -> NDArray[np.float64]:
+    spread = math.sqrt(math.log1p((asked.std / asked.mean) ** 2))
+    low, top = math.log(asked.min), math.log(high) if math.isfinite(high) else math.inf
+
+    def mean(middle: float) -> float:
+        below, above = (low - middle) / spread, (top - middle) / spread
+        kept = _between(below - spread, above - spread) / _between(below, above)
+        return math.exp(middle + spread**2 / 2) * kept
+
+    end = min(top, math.log(asked.mean)) + _FURTHEST * spread
+    middle = _solve(mean, asked.mean, low - _FURTHEST * spread, end)
+    if middle is None:
+        raise _unreachable(asked, at)
+    return np.exp(middle + spread * _quantiles((low - middle) / spread, (top - middle) / spread, shares))
+
+
+def _solve(mean: Callable[[float], float], wanted: float, low: float, high: float) -> float | None:
+    """Where a rising function has a value; None when it does not within the ends."""
+    if not mean(low) <= wanted <= mean(high):
+        return None
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if mean(middle) < wanted else (low, middle)
+    return (low + high) / 2
+
+
+def _quantiles(below: float, above: float, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Where shares of the normal curve between two ends lie."""
+    if below > 0:  # the upper half of the curve is computed on the lower one, where small shares keep their digits
+        return -_quantiles(-above, -below, 1 - shares)
+    first, last = _UNIT.cdf(below), _UNIT.cdf(above)
+    inside = np.clip(first + shares * (last - first), 1e-300, 1 - 1e-16)
+    return np.fromiter((_UNIT.inv_cdf(one) for one in inside.tolist()), dtype=np.float64, count=len(shares))
+
+
+def _between(below: float, above: float) -> float:
+    return _UNIT.cdf(-below) - _UNIT.cdf(-above) if below > 0 else _UNIT.cdf(above) - _UNIT.cdf(below)
+
+
+def _density(at: float) -> float:
+    return 0.0 if math.isinf(at) else _UNIT.pdf(at)
+
+
+def _check_inside(asked: Tokens, high: float, at: str, *, strictly: bool) -> None:
+    inside = asked.min < asked.mean < high if strictly else asked.min <= asked.mean <= high
+    if not inside:
+        raise MeasureError(
+            f"the mean length {asked.mean:g} does not lie between min ({asked.min}) and max ({asked.max})",
+            code="token-lengths",
+            at=at,
+            try_="move the bounds apart, or the mean between them",
+        )
+
+
+def _unreachable(asked: Tokens, at: str) -> MeasureError:
+    bounds = f"min {asked.min}" if asked.max is None else f"min {asked.min} and max {asked.max}"
+    return MeasureError(
+        f"no {asked.shape} spread with std {asked.std:g} has the mean {asked.mean:g} within {bounds}",
+        code="token-lengths",
+        at=at,
+        try_="use a smaller std, other bounds, or shape: lognormal for lengths that vary more than their mean",
+    )

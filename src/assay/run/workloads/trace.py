@@ -24,13 +24,10 @@ from pydantic import JsonValue
 
 from assay.errors import MeasureError
 from assay.files import refuse_endless
-from assay.plan.digest import content_hash
+from assay.plan.job import content_hash
 from assay.run.tokens import Tokenizer
-from assay.run.workloads import make_workset
-from assay.run.workloads.lengths import draw_outputs
-from assay.run.workloads.records import Workset
-from assay.run.workloads.synthetic import LICENCE, SOURCE, exact_items
-from assay.run.workloads.worksets import digest, spread, workset
+from assay.run.workloads import Workset, digest, make_workset, spread, workset
+from assay.run.workloads.synthetic import LICENCE, SOURCE, draw_outputs, exact_items
 from assay.spec.benchmark import Definition
 
 # Names of columns, in lower case with `_` for a space; the first that a file has is taken.
@@ -75,8 +72,7 @@ def read_trace(path: Path, *, within_s: float | None = None, at_most: int | None
             break
         at.append(when)
         for which in sizes:
-            size = rows.size(line, row, which)
-            if size is not None:
+            if (size := rows.size(line, row, which)) is not None:
                 sizes[which].append(size)
     if not at:
         raise _unreadable(path, "holds no request")
@@ -147,7 +143,9 @@ class _Rows:
             file.seek(0)
             for line, row in self._json(file) if begin.lstrip().startswith("{") else self._csv(file):
                 if not self._columns:
-                    self._read_names(line, list(row))
+                    self._columns = {name.strip().lower().replace(" ", "_"): name for name in row}
+                    if not self._name(_TIMES):
+                        raise self.wrong(line, f"has no column for the time; it has {', '.join(row) or 'none'}")
                 yield line, row
 
     def unread(self) -> tuple[str, ...]:
@@ -157,7 +155,9 @@ class _Rows:
         """Seconds from the start of the load."""
         name = self._name(_TIMES)
         column = self._columns[name]
-        value = self._seconds(line, column, row.get(column)) * (0.001 if self._in_milliseconds(name) else 1.0)
+        # Mooncake counts in milliseconds and calls that column `timestamp` like everybody else.
+        in_milliseconds = name.endswith("_ms") or (name == "timestamp" and "input_length" in self._columns)
+        value = self._seconds(line, column, row.get(column)) * (0.001 if in_milliseconds else 1.0)
         if name in _FROM_START:
             if value < 0:
                 raise self.wrong(line, f"has the time {value:g}, before the start", "count from 0")
@@ -187,15 +187,6 @@ class _Rows:
     def _name(self, names: Sequence[str]) -> str:
         return next((name for name in names if name in self._columns), "")
 
-    def _in_milliseconds(self, name: str) -> bool:
-        # Mooncake counts in milliseconds and calls that column `timestamp` like everybody else.
-        return name.endswith("_ms") or (name == "timestamp" and "input_length" in self._columns)
-
-    def _read_names(self, line: int, names: list[str]) -> None:
-        self._columns = {name.strip().lower().replace(" ", "_"): name for name in names}
-        if not self._name(_TIMES):
-            raise self.wrong(line, f"has no column for the time; it has {', '.join(names) or 'none'}")
-
     def _seconds(self, line: int, column: str, value: JsonValue) -> float:
         number = _number(value)
         if number is not None:
@@ -222,8 +213,7 @@ class _Rows:
     def _csv(self, file: TextIO) -> Iterator[tuple[int, Mapping[str, JsonValue]]]:
         reader = csv.DictReader(file, strict=True)
         try:
-            for row in reader:
-                yield reader.line_num, row
+            yield from ((reader.line_num, row) for row in reader)
         except csv.Error as problem:
             raise self.wrong(reader.reader.line_num, f"is not CSV: {problem}") from None
 

@@ -11,14 +11,13 @@ from pydantic import JsonValue
 from sqlalchemy import select
 
 from assay.analyse.compare import JobComparison, JobMatch, compare_pool, match_jobs, pool
-from assay.analyse.records import CampaignRecord, MultiRunJobResult
-from assay.analyse.records import Comparison as Line
+from assay.analyse.records import Answer, CampaignRecord, Interval, MultiRunJobResult
 from assay.analyse.text import count
 from assay.documents import from_json
 from assay.errors import UsageError
+from assay.metrics import Better
 from assay.report.comparison import asked_of, sentences
 from assay.report.wording import job_label
-from assay.serve.facts.records import ComparedCell, ComparedRow, ComparedSide, Comparison
 from assay.serve.state import ServerStore
 from assay.serve.web.reading import MetricView
 from assay.store.database import reading
@@ -37,6 +36,69 @@ _MOST_LOOKED_AT = 200
 _MOST_LABELLED = 100
 MOST_ROWS = 2000
 NO_JOB = "this side has no such job"
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedSide:
+    """One side of a comparison."""
+
+    key: str
+    """As it was asked for."""
+    kind: Literal["campaign", "job", "agent", "label"]
+    name: str
+    says: str
+    """What it stands for, in one sentence."""
+    results: int
+    """Results of jobs that it has."""
+    campaigns: tuple[str, ...] = ()
+    """The campaigns that they come from, the newest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedCell:
+    """One metric of one job on one side."""
+
+    side: str
+    job: str | None
+    """The newest job that the figures come from; null where this side has none."""
+    verdict: str | None
+    metric: MetricView | None
+    """Null where it was not measured."""
+    change: Interval | None
+    """Relative, against the first side."""
+    answer: Answer | Literal["base"] | None
+    """Null where there is nothing to judge."""
+    because: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRow:
+    """One metric of one job, on every side."""
+
+    benchmark: str
+    label: str
+    point: Mapping[str, JsonValue]
+    metric: str
+    unit: str
+    better: Better | None
+    cells: tuple[ComparedCell, ...]
+    """One for each side, in their order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Sides held against the first of them."""
+
+    sides: tuple[ComparedSide, ...]
+    rows: tuple[ComparedRow, ...]
+    not_comparable: tuple[str, ...]
+    """Why some must not be compared, one sentence each."""
+    metrics: tuple[str, ...]
+    """What could be compared; those that are shown are in the rows."""
+    warnings: tuple[str, ...] = ()
+    """What else differs, and which results were left out."""
+    left_out: int = 0
+    """Rows that would be too many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,33 +163,36 @@ def _read(kept: ServerStore, key: str, benchmark: str) -> ReadSide:
 
 def _campaign(kept: ServerStore, key: str, name: str, benchmark: str) -> ReadSide:
     known = kept.listing.campaign(name)
-    stored, more = _stored(kept, JobFilter(campaign=name))
-    fitting = stored if known.benchmark == benchmark or not benchmark else []
+    page = kept.listing.results(JobFilter(campaign=name), limit=MOST_RESULTS)
+    fitting = page.items if benchmark in ("", known.benchmark) else ()
     says = f"campaign {name} of {known.benchmark}, made {known.created_at[:16].replace('T', ' ')}"
-    return _side(key, "campaign", known.benchmark, says, fitting, more=more)
+    return _side(key, "campaign", known.benchmark, says, fitting, more=page.next is not None)
 
 
 def _job(kept: ServerStore, key: str, name: str, benchmark: str) -> ReadSide:
     detail = kept.listing.job(name)
-    one = detail.summary
-    fits = detail.result is not None and benchmark in ("", one.benchmark)
-    found = [StoredResult(one, detail.result)] if fits and detail.result is not None else []
-    label = f" {one.label}" if one.label else ""
-    says = f"job {name} of {one.benchmark}{label and f':{label}'}"
-    return _side(key, "job", f"{one.benchmark}{label}", says, found)
+    job = detail.summary
+    stored = (
+        [StoredResult(job, detail.result)] if detail.result is not None and benchmark in ("", job.benchmark) else []
+    )
+    label = f" {job.label}" if job.label else ""
+    says = f"job {name} of {job.benchmark}{label and f':{label}'}"
+    return _side(key, "job", f"{job.benchmark}{label}", says, stored)
 
 
 def _agent(kept: ServerStore, key: str, name: str, benchmark: str) -> ReadSide:
     page = kept.listing.jobs(JobFilter(agent=name), limit=_MOST_LOOKED_AT)
-    if not page.items and name not in {told for one in kept.control.agents() for told in (one.id, one.name)}:
+    if not page.items and not any(name in (agent.id, agent.name) for agent in kept.control.agents()):
         raise unknown_agent(name)
     if benchmark and page.next is not None and all(one.benchmark != benchmark for one in page.items):
         page = kept.listing.jobs(JobFilter(agent=name, benchmark=benchmark), limit=_MOST_LOOKED_AT)  # slower
-    called = next((one.agent_name for one in page.items if one.agent_name), name)
-    done = (one for one in page.items if one.state == "done" and benchmark in ("", one.benchmark))
-    newest = _newest(done)
+    called = next((job.agent_name for job in page.items if job.agent_name), name)
+    newest: dict[tuple[str, str], JobSummary] = {}
+    for job in page.items:
+        if job.state == "done" and benchmark in ("", job.benchmark):
+            newest.setdefault((job.benchmark, job.label), job)
     says = f"the newest result of each job that the agent {called} delivered"
-    stored = _documents(kept, newest[:MOST_RESULTS])
+    stored = _documents(kept, list(newest.values())[:MOST_RESULTS])
     return _side(key, "agent", called, says, stored, more=page.next is not None or len(newest) > MOST_RESULTS)
 
 
@@ -138,9 +203,9 @@ def _label(kept: ServerStore, key: str, name: str, benchmark: str) -> ReadSide:
     stored: list[StoredResult] = []
     more = False
     for campaign in _labelled(kept, label, value, benchmark):
-        found, rest = _stored(kept, JobFilter(campaign=campaign), MOST_RESULTS - len(stored))
-        stored += found
-        more = more or rest
+        page = kept.listing.results(JobFilter(campaign=campaign), limit=MOST_RESULTS - len(stored))
+        stored += page.items
+        more = more or page.next is not None
         if len(stored) >= MOST_RESULTS:
             break
     says = f"the newest campaign of each benchmark with the label {name}"
@@ -158,29 +223,16 @@ def _labelled(kept: ServerStore, label: str, value: str, benchmark: str) -> list
     if benchmark:
         query = query.where(CampaignRow.benchmark == benchmark)
     newest = query.order_by(CampaignRow.created_at.desc(), CampaignRow.id.desc()).limit(_MOST_LABELLED)
-    with reading(kept.store.engine) as session:
-        rows = session.execute(newest).all()
     found: dict[str, str] = {}
-    for campaign, of in rows:
-        found.setdefault(of, campaign)
+    with reading(kept.store.engine) as session:
+        for campaign, of in session.execute(newest):
+            found.setdefault(of, campaign)
     if not found:
         raise UsageError(
             f"no campaign{f' of {benchmark!r}' if benchmark else ''} has the label {label}={value}",
             code="unknown-label",
             try_="give campaigns labels with `labels:` in their file",
         )
-    return list(found.values())
-
-
-def _stored(kept: ServerStore, which: JobFilter, most: int = MOST_RESULTS) -> tuple[list[StoredResult], bool]:
-    page = kept.listing.results(which, limit=most)
-    return list(page.items), page.next is not None
-
-
-def _newest(jobs: Iterable[JobSummary]) -> list[JobSummary]:
-    found: dict[tuple[str, str], JobSummary] = {}
-    for one in jobs:
-        found.setdefault((one.benchmark, one.label), one)
     return list(found.values())
 
 
@@ -206,7 +258,6 @@ def without_needs(point: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def point_key(result: MultiRunJobResult) -> str:
-    """The point of a matrix in one spelling."""
     return json.dumps(dict(result.point), sort_keys=True, default=str)
 
 
@@ -230,7 +281,9 @@ def compare_sides(sides: Sequence[ReadSide], metrics: Sequence[str], *, anyway: 
     """
     jobs: list[_Row] = []
     told: list[tuple[str, JobComparison]] = []
-    for benchmark in _benchmarks(sides):
+    # Each benchmark is compared apart, unless every side has one only, which may then have other names.
+    apart = dict.fromkeys(name for side in sides for name in side.benchmarks)
+    for benchmark in apart if any(len(side.benchmarks) > 1 for side in sides) else (None,):
         jobs += _gathered(sides, benchmark, metrics, anyway, told)
     rows = [row for job in jobs for row in _rows(job, sides, metrics)]
     names = dict.fromkeys(name for side in sides for one in side.results for name in one.result.metrics)
@@ -242,13 +295,6 @@ def compare_sides(sides: Sequence[ReadSide], metrics: Sequence[str], *, anyway: 
         sentences((label, (*one.pool.left_out, *one.pool.warnings)) for label, one in told),
         max(len(rows) - MOST_ROWS, 0),
     )
-
-
-def _benchmarks(sides: Sequence[ReadSide]) -> tuple[str | None, ...]:
-    """What is compared apart: each benchmark, unless every side has one only, which may then have other names."""
-    if all(len(side.benchmarks) <= 1 for side in sides):
-        return (None,)
-    return tuple(dict.fromkeys(name for side in sides for name in side.benchmarks))
 
 
 def _gathered(
@@ -306,50 +352,38 @@ def _row(job: _Row, metric: str, sides: Sequence[ReadSide], everyone: Sequence[R
     stats = next((one.result.metrics[metric] for one in everyone if metric in one.result.metrics), None)
     if stats is None:
         return None
-    cells = [_base_cell(job.base, metric, sides[0])]
-    cells += [_cell(job, metric, side.side.key) for side in sides[1:]]
+    cells = [
+        _base_cell(job.base, metric, sides[0].side.key),
+        *(_cell(job, metric, side.side.key) for side in sides[1:]),
+    ]
     result = job.first.result
     if all(side.side.kind == "agent" for side in sides):
         result = replace(result, point=without_needs(result.point))  # the sides say which machine it is
-    return ComparedRow(
-        job.first.summary.benchmark,
-        _point_label(result),
-        result.point,
-        metric,
-        stats.unit,
-        stats.better,
-        tuple(cells),
-    )
+    benchmark, label = job.first.summary.benchmark, _point_label(result)
+    return ComparedRow(benchmark, label, result.point, metric, stats.unit, stats.better, tuple(cells))
 
 
-def _base_cell(base: ReadResult | None, metric: str, side: ReadSide) -> ComparedCell:
+def _base_cell(base: ReadResult | None, metric: str, side: str) -> ComparedCell:
     if base is None:
-        return ComparedCell(side.side.key, None, None, None, None, None, (NO_JOB,))
+        return ComparedCell(side, None, None, None, None, None, (NO_JOB,))
     stats = base.result.metrics.get(metric)
-    why = () if stats else (_unmeasured(base.result, metric),)
-    view = MetricView.of(stats) if stats else None
-    return ComparedCell(
-        side.side.key, base.summary.id, base.summary.verdict, view, None, "base" if stats else None, why
-    )
+    if stats is None:
+        why = (_unmeasured(base.result, metric),)
+        return ComparedCell(side, base.summary.id, base.summary.verdict, None, None, None, why)
+    return ComparedCell(side, base.summary.id, base.summary.verdict, MetricView.of(stats), None, "base", ())
 
 
 def _cell(job: _Row, metric: str, side: str) -> ComparedCell:
     if side not in job.found:
         return ComparedCell(side, None, None, None, None, None, (NO_JOB,))
-    one, found = job.found[side]
-    stats = one.result.metrics.get(metric)
-    line = _lines(found).get(metric)
+    read, compared = job.found[side]
+    summary, stats = read.summary, read.result.metrics.get(metric)
+    view = MetricView.of(stats) if stats else None
+    line = next((line for line in compared.lines if line.metric == metric), None) if compared is not None else None
     if line is None or stats is None:
-        why = _why_not(job, one, metric, judged=found is not None)
-        view = MetricView.of(stats) if stats else None
-        return ComparedCell(side, one.summary.id, one.summary.verdict, view, None, None, (why,))
-    return ComparedCell(
-        side, one.summary.id, one.summary.verdict, MetricView.of(stats), line.change, line.answer, line.because
-    )
-
-
-def _lines(found: JobComparison | None) -> Mapping[str, Line]:
-    return {line.metric: line for line in found.lines} if found is not None else {}
+        why = _why_not(job, read, metric, judged=compared is not None)
+        return ComparedCell(side, summary.id, summary.verdict, view, None, None, (why,))
+    return ComparedCell(side, summary.id, summary.verdict, view, line.change, line.answer, line.because)
 
 
 def _why_not(job: _Row, one: ReadResult, metric: str, *, judged: bool) -> str:

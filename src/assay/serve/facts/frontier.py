@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Literal
 
@@ -12,18 +12,62 @@ from assay.analyse.compare.comparability import unusable_word
 from assay.analyse.frontier import FrontierCandidate, frontier
 from assay.analyse.intervals import between_runs
 from assay.analyse.records import Interval, MetricStatistics
-from assay.clock import SYSTEM_CLOCK
 from assay.errors import UsageError
 from assay.metrics import Better, describe
-from assay.report.energy import grade_of, price_of
+from assay.report.telemetry import grade_of, price_of
 from assay.report.wording import machine_name
-from assay.serve.facts.compare import ReadResult, ReadSide
-from assay.serve.facts.records import Frontier, FrontierAxis, FrontierPoint
+from assay.serve.facts.compare import ComparedSide, ReadResult, ReadSide
 from assay.serve.state import ServerStore
-from assay.store.prices import PriceRecord, Prices, price_for
+from assay.store.prices import PriceRecord, price_for
 
 Per = Literal["", "watt", "dollar"]
 _SECONDS = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierAxis:
+    """What one axis of a frontier shows."""
+
+    metric: str
+    unit: str
+    better: Better | None
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierPoint:
+    """One job between two metrics."""
+
+    job: str
+    campaign: str
+    benchmark: str
+    label: str
+    machine: str
+    side: str
+    x: float
+    x_interval: Interval | None
+    y: float
+    y_interval: Interval | None
+    verdict: str | None
+    on_front: bool
+    """No other point is at least as good in both and better in one, by the medians."""
+    surely: bool
+    """It is on the front, and the intervals let no other point beat it."""
+    grade: str = ""
+    """How far a figure per watt or per price can be believed, and where it comes from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frontier:
+    """Jobs between two metrics, and which of them no other one beats."""
+
+    x: FrontierAxis
+    y: FrontierAxis
+    points: tuple[FrontierPoint, ...]
+    absent: Mapping[str, str] = field(default_factory=dict)
+    """Job that is not drawn → why."""
+    metrics: tuple[str, ...] = ()
+    """What could be an axis."""
+    sides: tuple[ComparedSide, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +105,12 @@ def frontier_of(kept: ServerStore, sides: Sequence[ReadSide], x: str, y: str, pe
             code="axis",
             try_="take throughput_per_s or output_tokens_per_s as y",
         )
-    prices = Prices(kept.store.engine, SYSTEM_CLOCK).all() if per == "dollar" else ()
+    prices = kept.prices.all() if per == "dollar" else ()
     absent: dict[str, str] = {}
     found = list(_candidates(sides, x, y, per, prices, absent))
     drawn = _alike(found, absent)
-    standing = frontier([_spot(one) for one in drawn], axes[0][1], axes[1][1])
+    spots = [FrontierCandidate(one.x.value, one.y.value, _ends(one.x), _ends(one.y)) for one in drawn]
+    standing = frontier(spots, axes[0][1], axes[1][1])
     points = [_point(one, stand.on_front, stand.surely) for one, stand in zip(drawn, standing, strict=True)]
     units = [(one.x.unit, one.y.unit) for one in drawn][:1] or [(axes[0][0], axes[1][0])]
     return Frontier(
@@ -120,13 +165,12 @@ def _candidates(
 def _candidate(side: str, one: ReadResult, x: str, y: str, per: Per, prices: Sequence[PriceRecord]) -> _Candidate:
     if word := unusable_word(one.result):
         raise LookupError(f"it is {word}")
-    across, up = (_measured(one, name) for name in (x, y))
-    figure = _Figure(up.median, up.interval, up.unit)
+    across, up = (_Figure(stats.median, stats.interval, stats.unit) for stats in (_measured(one, x), _measured(one, y)))
     if per == "watt":
-        figure = _per_watt(one, y, up)
+        up = _per_watt(one, y)
     if per == "dollar":
-        figure = _per_price(one, figure, prices)
-    return _Candidate(side, one, _Figure(across.median, across.interval, across.unit), figure)
+        up = _per_price(one, up, prices)
+    return _Candidate(side, one, across, up)
 
 
 def _measured(one: ReadResult, metric: str) -> MetricStatistics:
@@ -137,9 +181,9 @@ def _measured(one: ReadResult, metric: str) -> MetricStatistics:
     return stats
 
 
-def _per_watt(one: ReadResult, metric: str, stats: MetricStatistics) -> _Figure:
+def _per_watt(one: ReadResult, metric: str) -> _Figure:
     """A metric for each watt, run by run: the doubt is that of the ratio."""
-    power = _measured(one, "power_w")
+    stats, power = _measured(one, metric), _measured(one, "power_w")
     ratios = [value / power.run_values[run] for run, value in stats.run_values.items() if power.run_values.get(run)]
     if not ratios:
         raise LookupError(f"no run has both {metric} and power_w")
@@ -193,12 +237,8 @@ def _alike(found: Sequence[_Candidate], absent: dict[str, str]) -> list[_Candida
     return kept
 
 
-def _spot(one: _Candidate) -> FrontierCandidate:
-    return FrontierCandidate(one.x.value, one.y.value, _ends(one.x.interval), _ends(one.y.interval))
-
-
-def _ends(interval: Interval | None) -> tuple[float, float] | None:
-    return (interval.low, interval.high) if interval else None
+def _ends(figure: _Figure) -> tuple[float, float] | None:
+    return (figure.interval.low, figure.interval.high) if figure.interval else None
 
 
 def _point(one: _Candidate, on_front: bool, surely: bool) -> FrontierPoint:

@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from statistics import median
+from statistics import median, stdev
 
-from pydantic import JsonValue
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from assay.analyse.checks.table import CONDITIONS
-from assay.analyse.records import MultiRunJobResult
+from assay.analyse.records import Check, Interval, MultiRunJobResult
 from assay.documents import from_json
+from assay.metrics import Better
 from assay.report.device import asks_of_device, device_tests
 from assay.report.wording import headline_of, machine, section
-from assay.serve.facts.records import AgentFitness, AgentHardware, AgentNoise, DeviceBench, DeviceFigure
+from assay.serve.facts.job_page import number
 from assay.serve.state import ServerStore
 from assay.store.database import reading
 from assay.store.records import AgentRecord
@@ -39,12 +40,69 @@ _PARTS = ("integer", "memory")
 _NO_RESULT = "{} has delivered no result yet"
 
 
+@dataclass(frozen=True, slots=True)
+class AgentFitness:
+    """What the newest result says about the state of an agent's machine."""
+
+    checks: tuple[Check, ...]
+    at: float | None
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentNoise:
+    """How far the newest results of an agent's machine spread between runs."""
+
+    score: float
+    """Smaller is quieter."""
+    unit: str
+    says: str
+    at: float | None
+    results: int = 0
+    """How many results it is made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFigure:
+    """One thing that a device can do."""
+
+    test: str
+    precision: str | None
+    """Of arithmetic; null for memory and transfers."""
+    value: float
+    unit: str
+    interval: Interval | None
+    better: Better | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceBench:
+    """What a device can do, as one job measured it."""
+
+    job: str
+    at: float | None
+    device: str
+    items: tuple[DeviceFigure, ...]
+    verdict: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentHardware:
+    """What is known of an agent's machine from results that it delivered."""
+
+    fitness: AgentFitness | None
+    noise: AgentNoise | None
+    bench: tuple[DeviceBench, ...]
+    absent: Mapping[str, str] = field(default_factory=dict)
+    """What is not known → why."""
+
+
 def hardware_of(kept: ServerStore, agent: AgentRecord) -> AgentHardware:
     """What is known of an agent's machine from its own results; what is not known says why."""
     newest = _newest(kept, agent.id, _FOR_STATE)
     if not newest:
         why = _NO_RESULT.format(agent.name)
-        return AgentHardware(None, None, (), {"fitness": why, "noise": why, "bench": why})
+        return AgentHardware(None, None, (), dict.fromkeys(("fitness", "noise", "bench"), why))
     absent: dict[str, str] = {}
     fitness = _fitness(newest)
     if fitness is None:
@@ -100,10 +158,10 @@ def _of_control(newest: Sequence[MultiRunJobResult]) -> AgentNoise | None:
     for result in newest:
         control = section(section(section(result.environment, "before"), "fitness"), "control")
         history = section(control, "history")
-        bands = {part: band for part in _PARTS if (band := _number(section(history, part).get("band_pct"))) is not None}
+        bands = {part: band for part in _PARTS if (band := number(section(history, part).get("band_pct"))) is not None}
         if bands:
             widest = max(bands, key=lambda part: bands[part])
-            entries = _number(history.get("entries"))
+            entries = number(history.get("entries"))
             often = f", over {entries:g} earlier times" if entries else ""
             says = f"a fixed loop ({widest}) takes within ±{bands[widest]:.1f} % of its usual time here{often}"
             return AgentNoise(round(bands[widest], 3), "%", says, _moment(result.completed_at), 1)
@@ -125,9 +183,7 @@ def _spread(result: MultiRunJobResult) -> float | None:
     for name in headline_of(result)[:1]:
         values = list(result.metrics[name].run_values.values()) if name in result.metrics else []
         if len(values) >= _FEWEST_RUNS and all(value > 0 for value in values):
-            logs = [math.log(value) for value in values]
-            mean = sum(logs) / len(logs)
-            return math.sqrt(sum((one - mean) ** 2 for one in logs) / (len(logs) - 1))
+            return stdev(map(math.log, values))
     return None
 
 
@@ -172,10 +228,8 @@ def _device(result: MultiRunJobResult) -> DeviceBench:
 
 def _figure(result: MultiRunJobResult, metric: str, test: str) -> DeviceFigure:
     stats = result.metrics[metric]
-    precision = _PRECISION.match(metric)
-    return DeviceFigure(
-        test, precision[1] if precision else None, stats.median, stats.unit, stats.interval, stats.better
-    )
+    precision = found[1] if (found := _PRECISION.match(metric)) else None
+    return DeviceFigure(test, precision, stats.median, stats.unit, stats.interval, stats.better)
 
 
 def _called(result: MultiRunJobResult) -> str:
@@ -191,7 +245,3 @@ def _moment(written: str | None) -> float | None:
         return datetime.fromisoformat(written).timestamp() if written else None
     except ValueError:
         return None
-
-
-def _number(value: JsonValue) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -6,8 +6,10 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from pydantic import JsonValue
@@ -16,17 +18,16 @@ from assay.analyse.headline import is_quality
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
 from assay.documents import from_json
 from assay.errors import AssayError, StoreError
-from assay.plan.digest import content_hash
+from assay.plan.job import content_hash
 from assay.report.html.chart import Picture
 from assay.report.html.load import draw_curves, draw_goodput, draw_recall
 from assay.report.html.pictures import job_pictures
-from assay.report.reading import file_reader
+from assay.report.result import file_reader
 from assay.report.served import is_served
 from assay.report.wording import job_labels, section, unmeasured_sentence
-from assay.run.probes.job import FILE
+from assay.run.probes import FILE
 from assay.run.records import SampleSet, SingleRunResult
 from assay.run.scoring.outputs import OUTPUTS
-from assay.serve.facts.records import Output, Panel, Panels
 from assay.serve.state import ServerStore
 from assay.serve.web.reading import job_result, result_tag
 from assay.store.listing import JobFilter, Page, from_cursor, to_cursor
@@ -44,6 +45,69 @@ _SHOWN = frozenset(
     {"item", "session", "turn", "text", "reference", "data", "outcome", "error", "prompt", "ttft_ms", "e2e_ms",
      "input_tokens", "output_tokens"}
 )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One picture of a job, as the HTML report draws it, with the numbers in it."""
+
+    key: str
+    """Its name among the pictures of the job."""
+    group: Literal["latency", "runs", "time", "cold", "telemetry", "load", "llm", "device", "other"]
+    """What it is about."""
+    title: str
+    says: str
+    """How to read it."""
+    svg: str
+    """One `svg` element; its look comes from classes."""
+    columns: tuple[str, ...]
+    """Heads of its numbers."""
+    rows: tuple[tuple[str | float | int | None, ...], ...]
+    """Its numbers, as a table."""
+    wide: bool = False
+    """It wants the whole width of a page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Panels:
+    """The pictures of a job."""
+
+    items: tuple[Panel, ...]
+    absent: Mapping[str, str] = field(default_factory=dict)
+    """Picture that the job does not have → why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What came back for one request, as the run kept it."""
+
+    run: int
+    sample: int
+    """Position among the kept answers of its run."""
+    item: str
+    """Name of the item inside its task."""
+    session: int
+    """Requests of one session are the turns of one conversation."""
+    turn: int
+    prompt: str | None
+    """What was asked; null where only the answer was kept."""
+    output: str
+    expected: str | None
+    """What the answer should say, where the task knows."""
+    scores: Mapping[str, float]
+    """What scorers said of this answer."""
+    outcome: str
+    """How the request ended; only `ok` has an answer."""
+    error: str | None
+    """Why there is no answer."""
+    ttft_ms: float | None
+    e2e_ms: float | None
+    input_tokens: int | None
+    output_tokens: int | None
+    more: Mapping[str, JsonValue] = field(default_factory=dict)
+    """Whatever else was kept."""
+    cut: bool = False
+    """A text is longer than what is shown; the file of the run has it whole."""
 
 
 def panels_tag(kept: ServerStore, detail: JobDetail) -> str:
@@ -77,7 +141,7 @@ def _beside(kept: ServerStore, detail: JobDetail, result: MultiRunJobResult) -> 
     page = kept.listing.results(JobFilter(campaign=campaign, state="done"), limit=_MOST_SIBLINGS)
     if page.next is not None:
         return [], {"load": f"the campaign has more than {_MOST_SIBLINGS} jobs, too many for one curve"}
-    jobs = tuple(_read(one.result, one.job.id) for one in page.items)
+    jobs = tuple(from_json(MultiRunJobResult, one.result, source=one.job.id) for one in page.items)
     alike = tuple(one for one in jobs if _without_load(one.point) == _without_load(result.point))
     record = CampaignRecord(campaign, detail.summary.benchmark, "", "done", alike)
     curves = [one for one in draw_curves(record, job_labels(record), {}) if one.key != "recall"]
@@ -87,10 +151,6 @@ def _beside(kept: ServerStore, detail: JobDetail, result: MultiRunJobResult) -> 
     if drawn:
         return drawn, {}
     return [], {"load": "fewer than two jobs of the campaign that differ in their load alone were measured"}
-
-
-def _read(document: str, job: str) -> MultiRunJobResult:
-    return from_json(MultiRunJobResult, document, source=job)
 
 
 def _without_load(point: Mapping[str, object]) -> dict[str, object]:
@@ -104,12 +164,9 @@ def _absent(result: MultiRunJobResult, drawn: Iterable[Picture]) -> dict[str, st
     if "telemetry" not in groups:
         found["telemetry"] = _unseen(result)
     if "time" not in groups:
-        counted = any(run.samples for run in result.runs)
-        found["time"] = (
-            "the samples cannot be read any more, or are single numbers"
-            if counted
-            else "its runs gave one number each: there is no course to draw"
-        )
+        found["time"] = "its runs gave one number each: there is no course to draw"
+        if any(run.samples for run in result.runs):
+            found["time"] = "the samples cannot be read any more, or are single numbers"
     if "cold" not in groups:
         found["cold"] = "the target reports neither how long it loads nor its first call"
     return found
@@ -159,12 +216,16 @@ def outputs_page(kept: ServerStore, job: str, cursor: str | None, limit: int) ->
 
 def _of_run(kept: ServerStore, job: str, run: SingleRunResult, path: Path, first: int, most: int) -> Iterator[Output]:
     lines, total, answered = _read_answers(path, first, most)
-    scores = _Scores.of(_samples(kept, job, run), run, total, answered) if lines else _Scores({}, {})
+    samples: tuple[SampleSet, ...] = ()
+    if lines:
+        with suppress(AssayError):  # answers without their scores are still worth reading
+            samples = kept.store.samples_of(job, run.run_id)
+    scores = _Scores.of(samples, run, total, answered)
     for line in lines:
         try:
             row = json.loads(line.content)
         except ValueError:
-            raise _unreadable(job, run.run_id) from None
+            raise StoreError(f"the kept answers of run {run.run_id} of {job} cannot be read", code="samples") from None
         yield _output(run.run_id, line, row, scores)
 
 
@@ -182,13 +243,6 @@ def _read_answers(path: Path, first: int, most: int) -> tuple[list[_Line], int, 
     except (OSError, EOFError, zlib.error) as problem:
         raise StoreError(f"the kept answers cannot be read: {type(problem).__name__}", code="samples") from None
     return lines, total, answered
-
-
-def _samples(kept: ServerStore, job: str, run: SingleRunResult) -> tuple[SampleSet, ...]:
-    try:
-        return kept.store.samples_of(job, run.run_id)
-    except AssayError:
-        return ()  # answers without their scores are still worth reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,9 +287,11 @@ def _scored(run: SingleRunResult) -> set[str]:
 
 def _output(run: int, line: _Line, row: Mapping[str, JsonValue], scores: _Scores) -> Output:
     data = section(row, "data")
-    prompt = row.get("prompt") or data.get("prompt")
+    texts = [_text(value) for value in (row.get("prompt") or data.get("prompt"), row.get("text"), row.get("reference"))]
     outcome = str(row.get("outcome") or "ok")
-    texts = [_text(value) for value in (prompt, row.get("text"), row.get("reference"))]
+    rest = {name: value for name, value in row.items() if name not in _SHOWN and value is not None}
+    if more := {name: value for name, value in data.items() if name != "prompt"}:
+        rest["data"] = more
     return Output(
         run=run,
         sample=line.place,
@@ -248,20 +304,13 @@ def _output(run: int, line: _Line, row: Mapping[str, JsonValue], scores: _Scores
         scores=scores.at(line, answered=outcome == "ok"),
         outcome=outcome,
         error=_cut(_text(row.get("error"))),
-        ttft_ms=_number(row.get("ttft_ms")),
-        e2e_ms=_number(row.get("e2e_ms")),
+        ttft_ms=number(row.get("ttft_ms")),
+        e2e_ms=number(row.get("e2e_ms")),
         input_tokens=_whole(row.get("input_tokens")),
         output_tokens=_whole(row.get("output_tokens")),
-        more=_more(row, data),
+        more={name: value for name, value in rest.items() if len(json.dumps(value)) <= _LONGEST},
         cut=any(len(text or "") > _LONGEST for text in texts),
     )
-
-
-def _more(row: Mapping[str, JsonValue], data: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    rest = {name: value for name, value in row.items() if name not in _SHOWN and value is not None}
-    kept = {name: value for name, value in data.items() if name != "prompt"}
-    every = {**rest, **({"data": kept} if kept else {})}
-    return {name: value for name, value in every.items() if len(json.dumps(value)) <= _LONGEST}
 
 
 def _text(value: JsonValue) -> str | None:
@@ -273,13 +322,10 @@ def _cut(text: str | None) -> str | None:
     return None if text is None else text[:_LONGEST].encode("utf-8", "replace").decode()
 
 
-def _number(value: JsonValue) -> float | None:
+def number(value: JsonValue) -> float | None:
+    """A number of JSON; None for anything else, truth values included."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _whole(value: JsonValue) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _unreadable(job: str, run: int) -> StoreError:
-    return StoreError(f"the kept answers of run {run} of {job} cannot be read", code="samples")

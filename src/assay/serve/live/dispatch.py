@@ -14,17 +14,23 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, TypeVar
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 import anyio.to_thread
 
 from assay.errors import StoreError, UsageError
-from assay.place.broker import Broker
+from assay.place.fleet.protocol import Heartbeat, HeartbeatAnswer
 from assay.place.leasing import Lease
 from assay.serve.live.feed import LoopEvent
 from assay.serve.observability import tell, tell_failure
 from assay.store.control import Control
+from assay.store.database import WriteAheadLog
+from assay.store.fleet.transactions import unknown_agent
+
+if TYPE_CHECKING:
+    from assay.place.redis_broker import RedisBroker
 
 # A job that Redis handed out and nobody claimed is handed out again after this long.
 _UNCLAIMED_S = 30.0
@@ -45,52 +51,16 @@ _TAKING_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class SqlQueue:
-    """Jobs straight from the database."""
+class JobQueue:
+    """Jobs straight from the database, or in the order of Redis: then each is claimed in the database first."""
 
     control: Control
-    is_apart: ClassVar[bool] = False
-    """Whether jobs have to be offered to somebody."""
-
-    def ready(self) -> Mapping[str, int]:
-        """Jobs that are due, by the key of their needs."""
-        return self.control.ready()
-
-    def suitable(self, agent: str, device: str) -> Collection[str]:
-        """The keys of the needs that an agent meets."""
-        return self.control.suitable(agent, device)
-
-    def take(self, agent: str, device: str) -> Lease | None:
-        """Give the agent its next job."""
-        return self.control.take(agent, device)
-
-    def offer(self) -> int:
-        """Nothing to do: what is pending in the database is on offer."""
-        return 0
-
-    def claimed(self, job: str) -> None:
-        """Nothing to do: the claim itself took the job off."""
-
-    def withdraw(self, jobs: Iterable[str]) -> None:
-        """Nothing to do: what is not pending is not on offer."""
-
-    def reconcile(self) -> int:
-        """Nothing to compare with."""
-        return 0
-
-
-@dataclass(slots=True)
-class RedisQueue:
-    """Jobs in the order of Redis, each claimed in the database before it is given out."""
-
-    control: Control
-    broker: Broker
-    is_apart: ClassVar[bool] = True
-    """Whether jobs have to be offered to somebody."""
+    broker: RedisBroker | None = None
+    """Redis; without it nothing has to be offered or withdrawn: what is pending in the database is on offer."""
 
     def ready(self) -> Mapping[str, int]:
         """Jobs that could be taken now, by the key of their needs."""
-        return self.broker.sizes()
+        return self.broker.sizes() if self.broker else self.control.ready()
 
     def suitable(self, agent: str, device: str) -> Collection[str]:
         """The keys of the needs that an agent meets."""
@@ -98,6 +68,8 @@ class RedisQueue:
 
     def take(self, agent: str, device: str) -> Lease | None:
         """Give the agent its next job: from Redis, if the database agrees."""
+        if self.broker is None:
+            return self.control.take(agent, device)
         queues = self.control.suitable(agent, device)
         for _ in range(_GONE_AT_MOST):
             taken = self.broker.take(agent, queues)
@@ -117,14 +89,12 @@ class RedisQueue:
 
     def offer(self) -> int:
         """Offer all jobs that are due; Redis keeps those that it knows."""
-        return self.broker.offer(self.control.offers(_AT_ONCE))
-
-    def claimed(self, job: str) -> None:
-        """Take a job off that an agent claimed itself."""
-        self.withdraw([job])
+        return self.broker.offer(self.control.offers(_AT_ONCE)) if self.broker else 0
 
     def withdraw(self, jobs: Iterable[str]) -> None:
-        """Take jobs off that are no longer to be done; without Redis they are refused when they are claimed."""
+        """Take jobs off that are claimed or no longer to be done; without Redis they are refused when claimed."""
+        if self.broker is None:
+            return
         try:
             self.broker.withdraw(jobs)
         except StoreError as problem:
@@ -132,6 +102,8 @@ class RedisQueue:
 
     def reconcile(self) -> int:
         """Offer what Redis does not know, and hand out again what nobody claimed; return how many were offered."""
+        if self.broker is None:
+            return 0
         fresh = self.broker.is_fresh()
         self.broker.reclaim(_UNCLAIMED_S)
         offered = self.offer()
@@ -139,20 +111,6 @@ class RedisQueue:
             self.broker.mark()
             tell("offered all jobs to redis", jobs=offered, because="it was emptied or started anew")
         return offered
-
-
-class JobQueue(Protocol):
-    """Where jobs come from; every call is one short piece of work for a thread."""
-
-    def ready(self) -> Mapping[str, int]:
-        """Jobs that are due, by the key of their needs."""
-        ...
-
-    def suitable(self, agent: str, device: str) -> Collection[str]:
-        """The keys of the needs that an agent meets."""
-        ...
-
-    def take(self, agent: str, device: str) -> Lease | None: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -166,7 +124,6 @@ class Poll:
     left: bool = False
 
     def leave(self) -> None:
-        """Stop waiting: the agent has gone."""
         self.left = True
         if not self.woken.done():
             self.woken.set_result(None)
@@ -185,10 +142,11 @@ class _Suits:
 class Dispatcher:
     """Matches waiting agents with jobs that are due."""
 
-    queue: JobQueue
-    is_away: Callable[[BaseException], bool] = field(default=lambda _: False)
+    queue: Callable[[], JobQueue]
+    """That of the open store; each of its calls is one short piece of work for a thread."""
+    is_away: Callable[[BaseException], bool]
     """Whether an error only means that the database is away for a while."""
-    on_change: Callable[[int], None] = field(default=lambda _: None)
+    on_change: Callable[[int], None]
     """Told how many agents wait."""
     _waiting: dict[Poll, None] = field(default_factory=dict)
     _due: Counter[str] = field(default_factory=Counter)
@@ -202,7 +160,6 @@ class Dispatcher:
     _away: bool = False
 
     async def run(self) -> None:
-        """Serve until closed."""
         self._wake.bind()
         while not self._closing:
             if await self._wake.wait(ASK_EVERY_S):
@@ -217,7 +174,13 @@ class Dispatcher:
 
     def forget(self, agent: str) -> None:
         """Ask anew what an agent can do: it enrolled again or was changed; from any thread."""
-        self._wake.call(lambda: self._forget(agent))
+
+        def forget() -> None:
+            for who in [who for who in self._suits if who[0] == agent]:
+                del self._suits[who]
+            self._wake.set()
+
+        self._wake.call(forget)
 
     def close(self) -> None:
         """Answer everybody who waits with nothing, and give out no more."""
@@ -228,11 +191,9 @@ class Dispatcher:
 
     @property
     def waiting(self) -> int:
-        """How many agents wait."""
         return len(self._waiting)
 
     def poll(self, agent: str, device: str) -> Poll:
-        """Begin to wait; follow with `lease`."""
         return Poll(agent, device, asyncio.get_running_loop().create_future())
 
     async def meet(self, poll: Poll) -> None:
@@ -244,20 +205,23 @@ class Dispatcher:
         who = (poll.agent, poll.device)
         if who not in self._suits:
             known = frozenset(self._due)
-            keys = await self._in_thread(self.queue.suitable, *who)
+            keys = await self._in_thread(self.queue().suitable, *who)
             self._suits[who] = _Suits(frozenset(keys), known, time.monotonic() + TRUST_SUITABLE_S)
 
     async def lease(self, poll: Poll, wait_s: float) -> Lease | None:
         """The next job for a waiting agent, or None when the time is over or the agent has left."""
         if wait_s <= 0:
-            return None if self._closing else await self._in_thread(self.queue.take, poll.agent, poll.device)
+            return None if self._closing else await self._in_thread(self.queue().take, poll.agent, poll.device)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_s
         while not self._closing and not poll.left and loop.time() < deadline:
             key = await self._woken(poll, deadline - loop.time())
             if key is None or self._closing or poll.left:
                 break
-            lease = await self._take(poll, key)
+            try:
+                lease = await self._in_thread(self.queue().take, poll.agent, poll.device)
+            finally:
+                self._taking[key] -= 1
             if lease is not None:
                 return lease
             poll.not_before, poll.woken = loop.time() + AFTER_NOTHING_S, loop.create_future()
@@ -266,7 +230,7 @@ class Dispatcher:
     async def _woken(self, poll: Poll, wait_s: float) -> str | None:
         """Wait until there is something for this agent; the key of its needs, or None."""
         self._waiting[poll] = None
-        self.on_change(len(self._waiting))
+        self.on_change(self.waiting)
         self._match((poll,))
         if not poll.woken.done() and time.monotonic() - self._asked_s > ASK_EVERY_S:
             self._wake.set()
@@ -274,20 +238,14 @@ class Dispatcher:
             await asyncio.wait((poll.woken,), timeout=wait_s)
         finally:
             self._waiting.pop(poll, None)
-            self.on_change(len(self._waiting))
+            self.on_change(self.waiting)
         return poll.woken.result() if poll.woken.done() else None
-
-    async def _take(self, poll: Poll, key: str) -> Lease | None:
-        try:
-            return await self._in_thread(self.queue.take, poll.agent, poll.device)
-        finally:
-            self._taking[key] -= 1
 
     async def _ask(self) -> None:
         """Look what is due, and wake as many agents as can take it."""
         self._asked_s = time.monotonic()
         try:
-            ready = await self._in_thread(self.queue.ready)
+            ready = await self._in_thread(self.queue().ready)
             # What is being taken at this moment still counts as ready there.
             self._due = Counter({key: count - self._taking[key] for key, count in ready.items()})
             self._match(tuple(self._waiting))
@@ -321,32 +279,121 @@ class Dispatcher:
         """Agents of which it is not known whether they could take what is due."""
         due = {key for key, count in self._due.items() if count > 0}
         now = time.monotonic()
-        if not due:
-            return ()
-        asked = {(poll.agent, poll.device): None for poll in self._waiting}
-        unknown = (who for who in asked if not self._knows(who, due, now))
-        return tuple(who for _, who in zip(range(_SUITABLE_AT_ONCE), unknown, strict=False))
 
-    def _knows(self, who: tuple[str, str], due: set[str], now: float) -> bool:
-        suits = self._suits.get(who)
-        return suits is not None and suits.until > now and due <= suits.known
+        def is_known(who: tuple[str, str]) -> bool:
+            suits = self._suits.get(who)
+            return suits is not None and suits.until > now and due <= suits.known
+
+        asked = dict.fromkeys((poll.agent, poll.device) for poll in self._waiting) if due else {}
+        return tuple(islice((who for who in asked if not is_known(who)), _SUITABLE_AT_ONCE))
 
     def _learn(self, agents: Collection[tuple[str, str]], known: frozenset[str]) -> None:
         """Ask what agents can do; runs in a thread."""
         until = time.monotonic() + TRUST_SUITABLE_S
         for agent, device in agents:
             try:
-                keys = frozenset(self.queue.suitable(agent, device))
+                keys = frozenset(self.queue().suitable(agent, device))
             except UsageError:  # removed while it waits: it gets nothing more
                 keys = frozenset()
             self._suits[agent, device] = _Suits(keys, known, until)
-
-    def _forget(self, agent: str) -> None:
-        for who in [who for who in self._suits if who[0] == agent]:
-            del self._suits[who]
-        self._wake.set()
 
     async def _in_thread(self, work: Callable[..., T], *arguments: object) -> T:
         if self._limiter is None:
             self._limiter = anyio.CapacityLimiter(_TAKING_AT_ONCE)
         return await anyio.to_thread.run_sync(work, *arguments, limiter=self._limiter)
+
+
+_BEATS_AT_ONCE = 200
+
+Answer = HeartbeatAnswer | Exception
+
+
+@dataclass(slots=True)
+class _Waiting:
+    agent: str
+    beat: Heartbeat
+    answer: asyncio.Future[HeartbeatAnswer]
+
+    def settle(self, found: Answer) -> None:
+        if self.answer.done():  # the agent went away meanwhile
+            return
+        if isinstance(found, Exception):
+            self.answer.set_exception(found)
+        else:
+            self.answer.set_result(found)
+
+
+@dataclass(slots=True)
+class BeatCollector:
+    """Takes heartbeats one by one and notes them in as few transactions as it can."""
+
+    control: Callable[[], Control]
+    _waiting: list[_Waiting] = field(default_factory=list)
+    _noting: asyncio.Task[None] | None = None
+    _limiter: anyio.CapacityLimiter | None = None
+
+    async def beat(self, agent: str, beat: Heartbeat) -> HeartbeatAnswer:
+        """Note a heartbeat.
+
+        Raises:
+            UsageError: `unknown-agent` if the agent is not enrolled.
+        """
+        waiting = _Waiting(agent, beat, asyncio.get_running_loop().create_future())
+        self._waiting.append(waiting)
+        if self._noting is None or self._noting.done():
+            self._noting = asyncio.create_task(self._note())
+        return await waiting.answer
+
+    async def _note(self) -> None:
+        if self._limiter is None:
+            self._limiter = anyio.CapacityLimiter(1)
+        while self._waiting:
+            some, self._waiting = self._waiting[:_BEATS_AT_ONCE], self._waiting[_BEATS_AT_ONCE:]
+            try:
+                found = await anyio.to_thread.run_sync(self._noted, some, limiter=self._limiter)
+            except Exception as problem:  # each of them is told, and asks again
+                found = [problem] * len(some)
+            for one, answer in zip(some, found, strict=True):
+                one.settle(answer)
+
+    def _noted(self, some: list[_Waiting]) -> list[Answer]:
+        """The answers to some heartbeats; runs in a thread."""
+        if len(some) == 1:
+            return [self._alone(some[0])]
+        try:
+            found = self.control().heartbeats([(one.agent, one.beat) for one in some])
+        except UsageError:  # one of them holds a value that cannot be kept; the others shall not suffer
+            return [self._alone(one) for one in some]
+        return [answer or unknown_agent(one.agent) for one, answer in zip(some, found, strict=True)]
+
+    def _alone(self, one: _Waiting) -> Answer:
+        try:
+            return self.control().heartbeat(one.agent, one.beat)
+        except UsageError as problem:
+            return problem
+
+
+@dataclass(slots=True)
+class GroupSync:
+    """One sync at a time; requests that come meanwhile share the next."""
+
+    log: WriteAheadLog
+    _syncing: asyncio.Task[None] | None = None
+    _limiter: anyio.CapacityLimiter | None = None
+
+    async def wait(self) -> None:
+        """Return when everything that was committed before this call is on disk.
+
+        Raises:
+            StoreError: `disk` if the disk did not take it.
+        """
+        until = self.log.committed
+        while not self.log.has(until):
+            if self._syncing is None or self._syncing.done():
+                self._syncing = asyncio.create_task(self._sync())
+            await asyncio.shield(self._syncing)
+
+    async def _sync(self) -> None:
+        if self._limiter is None:
+            self._limiter = anyio.CapacityLimiter(1)
+        await anyio.to_thread.run_sync(self.log.sync, limiter=self._limiter)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import anyio.to_thread
 
 from assay.documents import to_json
 from assay.serve.observability import tell
+from assay.store.control import Control
 from assay.store.records import EventRecord
 
 ASK_EVERY_S = 0.5
@@ -55,18 +55,6 @@ class LoopEvent:
         return True
 
 
-class EventSource(Protocol):
-    """Where kept events come from; one is shown only when no earlier one can still appear."""
-
-    def newest(self) -> int:
-        """The id of the newest event, 0 when there is none."""
-        ...
-
-    def after(self, event: int, campaign: str | None, limit: int) -> Sequence[EventRecord]:
-        """Events after one, in order of their ids."""
-        ...
-
-
 @dataclass(slots=True, eq=False)
 class _Listener:
     campaign: str | None
@@ -87,9 +75,10 @@ class _Listener:
 class Feed:
     """Hands events to everybody who listens."""
 
-    source: EventSource
-    is_away: Callable[[BaseException], bool] = field(default=lambda _: False)
-    on_change: Callable[[int], None] = field(default=lambda _: None)
+    control: Callable[[], Control]
+    """That of the open store; an event is shown only when no earlier one can still appear."""
+    is_away: Callable[[BaseException], bool]
+    on_change: Callable[[int], None]
     """Told how many listen."""
     _listeners: set[_Listener] = field(default_factory=set)
     _position: int = 0
@@ -128,18 +117,18 @@ class Feed:
 
     def rewind(self, newest: int) -> None:
         """Note that events were removed with their campaign, so that numbers may be used again; from any thread."""
-        self._wake.call(lambda: self._rewind(newest))
+
+        def rewind() -> None:
+            self._position = min(self._position, newest)
+
+        self._wake.call(rewind)
 
     def close(self) -> None:
-        """End every stream."""
         self._closing = True
         for listener in tuple(self._listeners):
             listener.offer(None)
         if self._reader is not None:
             self._reader.cancel()
-
-    def _rewind(self, newest: int) -> None:
-        self._position = min(self._position, newest)
 
     def _hand_out(self, event: EventRecord) -> None:
         for listener in tuple(self._listeners):
@@ -148,7 +137,7 @@ class Feed:
     async def _join(self, listener: _Listener) -> int:
         """Begin to get new events; return the id up to which the listener must read for itself."""
         if self._reader is None or self._reader.done():
-            newest = await anyio.to_thread.run_sync(self.source.newest)
+            newest = await anyio.to_thread.run_sync(self.control().last_event)
             if self._reader is None or self._reader.done():  # nobody else came first meanwhile
                 self._position = newest
                 self._listeners.add(listener)
@@ -159,7 +148,7 @@ class Feed:
 
     async def _missed(self, after: int, floor: int, campaign: str | None) -> AsyncIterator[EventRecord]:
         while after < floor:
-            page = await anyio.to_thread.run_sync(self.source.after, after, campaign, _PAGE)
+            page = await anyio.to_thread.run_sync(self.control().events_after, after, campaign, _PAGE)
             for event in page:
                 if event.id is not None and event.id > floor:
                     return
@@ -181,7 +170,7 @@ class Feed:
         away = False
         while self._listeners and not self._closing:
             try:
-                page = await anyio.to_thread.run_sync(self.source.after, self._position, None, _PAGE)
+                page = await anyio.to_thread.run_sync(self.control().events_after, self._position, None, _PAGE)
                 away = False
             except Exception as problem:
                 if not self.is_away(problem):

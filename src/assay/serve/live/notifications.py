@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -14,12 +14,12 @@ import anyio.to_thread
 from pydantic import JsonValue
 
 from assay.alert.evaluate import tell_owed, wake
+from assay.alert.ingest import check_agents, check_silence, follow_jobs, note_files
 from assay.alert.lifecycle import ACTIVE
 from assay.alert.message import NoticeDocument, compose, prepared, read_notice, write_notice
 from assay.alert.notify.channels import read_channels, without_secrets
 from assay.alert.notify.protocol import Channel, NotifyError
-from assay.alert.periodic import check_agents, check_silence, follow_jobs, note_files
-from assay.alert.records import AlertRecord, record_of
+from assay.alert.records import record_of
 from assay.alert.rules import rules_of
 from assay.clock import iso
 from assay.errors import AssayError, StoreError
@@ -30,7 +30,7 @@ from assay.store.alerts import AlertRules, Alerts
 from assay.store.notices import Notice, NoticePolicy, Notices
 from assay.store.overview import ActivityReader
 from assay.store.records import EventRecord
-from assay.store.series import Point, SeriesRows
+from assay.store.series import SeriesRows
 
 # What only time brings about is looked for this often; the rest at every tick.
 LOOK_EVERY_S = 5.0
@@ -66,7 +66,6 @@ class AlertLoop:
     """Alert → when it changed last and to what, as far as listeners know."""
 
     def step(self) -> None:
-        """Do what is due; runs in a thread."""
         store, clock = self.state.kept.store, self.state.clock
         if self._began is None:
             self._began = clock.utc().timestamp()
@@ -111,14 +110,11 @@ class AlertLoop:
             return
         for one in found:
             if known.get(one.id) != (one.changed_at, one.state):
-                self._tell(one)
-
-    def _tell(self, alert: AlertRecord) -> None:
-        said: dict[str, JsonValue] = {"alert": alert.id, "state": alert.state, "severity": alert.severity}
-        said |= {"benchmark": alert.benchmark, "title": alert.title, "by": alert.by}
-        tell("alert changed", alert=alert.id, state=alert.state, title=alert.title, by=alert.by)
-        happening = alert.history[-1].happening if alert.history else ""
-        self.state.feed.push(EventRecord("", None, "alert", alert.changed_at, {**said, "happening": happening}))
+                tell("alert changed", alert=one.id, state=one.state, title=one.title, by=one.by)
+                names = ("state", "severity", "benchmark", "title", "by")
+                said: dict[str, JsonValue] = {"alert": one.id, **{name: getattr(one, name) for name in names}}
+                said["happening"] = one.history[-1].happening if one.history else ""
+                self.state.feed.push(EventRecord("", None, "alert", one.changed_at, said))
 
 
 @dataclass(slots=True)
@@ -152,7 +148,6 @@ class NoticeSender:
         return cls(state, {} if path is None else read_channels(path))
 
     async def run(self) -> None:
-        """Look for ever."""
         try:
             while True:
                 await anyio.to_thread.run_sync(self.look)
@@ -165,7 +160,7 @@ class NoticeSender:
     def look(self) -> None:
         """Start whatever has something to send; runs in a thread. Whatever goes wrong, the next one tries again."""
         try:
-            notices = self._notices()
+            notices = Notices(self.state.kept.store.engine, self.state.clock, self.policy)
             notices.spread(self.channels)
             due = set(notices.due())
             self._look_for_unclaimed(notices)
@@ -174,8 +169,10 @@ class NoticeSender:
             return
         self._works_again("outbox")
         for name, channel in self.channels.items():
-            again = self._is_to_repeat(name, channel)
-            if (name in due or again) and self._is_free(name):
+            now_s, every_s, working = time.monotonic(), channel.repeat_s, self._working.get(name)
+            again = every_s is not None and now_s - self._repeated.get(name, -every_s) >= every_s
+            is_free = (working is None or not working.is_alive()) and self._held_until.get(name, 0.0) <= now_s
+            if (name in due or again) and is_free:
                 thread = threading.Thread(
                     target=self._work, args=(name, channel, notices, again), name=f"notify {name}", daemon=True
                 )
@@ -183,7 +180,6 @@ class NoticeSender:
                 thread.start()
 
     def wait(self) -> None:
-        """Wait a moment for what is being sent."""
         self._closing.set()
         until = time.monotonic() + self.end_within_s
         for thread in list(self._working.values()):
@@ -211,7 +207,7 @@ class NoticeSender:
         except NotifyError as problem:
             return self._failed(name, notices, taken, None, problem)
         try:
-            note = channel.send(compose(taken.key, told, self._address()))
+            note = channel.send(compose(taken.key, told, self.state.settings.shown_url))
         except Exception as problem:
             return self._failed(name, notices, taken, told, _as_failure(problem, channel))
         self._failures.pop(name, None)
@@ -228,7 +224,8 @@ class NoticeSender:
         if told.prepared:
             return told
         try:
-            whole = prepared(told, self._points)
+            series = SeriesRows(self.state.kept.store.engine)
+            whole = prepared(told, lambda name: series.points(name, _MOST_POINTS))
         except Exception as problem:  # people are told all the same, without a picture
             tell_failure("no picture", problem, alert=taken.alert)
             whole = NoticeDocument(told.alert, None, prepared=True, done=told.done)
@@ -241,17 +238,11 @@ class NoticeSender:
         problem = failed.problem
         done = write_notice(told, done=failed.done) if told is not None and failed.done else None
         became = notices.failed(taken, problem.message, retry=failed.retry, after_s=failed.after_s, document=done)
+        event = "notice given up" if became == "given-up" else "notice not sent"
         level = logging.ERROR if became == "given-up" else logging.WARNING
-        tell(
-            "notice given up" if became == "given-up" else "notice not sent",
-            level=level,
-            channel=name,
-            alert=taken.alert,
-            key=taken.key,
-            tries=taken.attempts,
-            because=problem.message,
-            **({"try": problem.try_} if problem.try_ else {}),
-        )
+        fields = {"channel": name, "alert": taken.alert, "key": taken.key, "tries": taken.attempts}
+        advice = {"try": problem.try_} if problem.try_ else {}
+        tell(event, level=level, **fields, because=problem.message, **advice)
         if not failed.retry:  # it is this message that is not wanted; the channel may well take the next one
             return True
         self._hold(name, failed.after_s)
@@ -275,20 +266,12 @@ class NoticeSender:
             if self._closing.is_set():
                 return
             try:
-                channel.send(compose(one.key, read_notice(one.document, one.key), self._address()))
+                channel.send(compose(one.key, read_notice(one.document, one.key), self.state.settings.shown_url))
             except NotifyError as problem:
                 self._hold(name, problem.after_s)
                 raise without_secrets(problem, channel) from None
 
     # What the channels are like
-
-    def _is_free(self, name: str) -> bool:
-        thread = self._working.get(name)
-        return (thread is None or not thread.is_alive()) and self._held_until.get(name, 0.0) <= time.monotonic()
-
-    def _is_to_repeat(self, name: str, channel: Channel) -> bool:
-        every = channel.repeat_s
-        return every is not None and time.monotonic() - self._repeated.get(name, -every) >= every
 
     def _hold(self, name: str, asked_s: float | None) -> None:
         """Leave a channel alone: longer with each failure in a row, and as long as it asks for."""
@@ -305,32 +288,11 @@ class NoticeSender:
         for name in notices.unclaimed(self.channels):
             if f"unknown {name}" not in self._told:
                 self._told.add(f"unknown {name}")
-                tell(
-                    "no such channel here",
-                    level=logging.WARNING,
-                    channel=name,
-                    has=", ".join(sorted(self.channels)) or "none",
-                )
+                has = ", ".join(sorted(self.channels)) or "none"
+                tell("no such channel here", level=logging.WARNING, channel=name, has=has)
         for one in notices.give_up_unclaimed(self.channels):
-            tell(
-                "notice given up",
-                level=logging.ERROR,
-                channel=one.channel,
-                alert=one.alert,
-                key=one.key,
-                because=one.error,
-            )
-
-    # What the server has
-
-    def _notices(self) -> Notices:
-        return Notices(self.state.kept.store.engine, self.state.clock, self.policy)
-
-    def _points(self, series: str) -> Sequence[Point]:
-        return SeriesRows(self.state.kept.store.engine).points(series, _MOST_POINTS)
-
-    def _address(self) -> str:
-        return self.state.settings.shown_url
+            fields = {"channel": one.channel, "alert": one.alert, "key": one.key, "because": one.error}
+            tell("notice given up", level=logging.ERROR, **fields)
 
     def _tell_once(self, what: str, problem: Exception) -> None:
         if what in self._told:

@@ -1,30 +1,25 @@
-"""Agents: enrolled, alive, waiting for jobs, drained, removed."""
+"""Agents: enrolled, added by their address, alive, waiting for jobs, drained, removed."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Annotated
+import json
+from typing import Annotated, TypeVar
+from urllib.parse import urlsplit
 
 import anyio.to_thread
+import httpx
 from fastapi import APIRouter, Query, Request, Response
+from pydantic import JsonValue, ValidationError
 
-from assay.documents import to_json
-from assay.errors import UsageError
-from assay.place.fleet.protocol import (
-    Claim,
-    Enrolled,
-    Enrolment,
-    Heartbeat,
-    HeartbeatAnswer,
-    LeaseGiven,
-    LeaseRequest,
-)
-from assay.place.leasing import Lease
-from assay.serve.facts.hardware import hardware_of
-from assay.serve.facts.records import AgentHardware
-from assay.serve.intake.enrolment import ask_agent, call_agent
+from assay.documents import adapter, to_json
+from assay.errors import MeasureError, UsageError
+from assay.place.fleet.protocol import Claim, Enrolled, Enrolment, Heartbeat, HeartbeatAnswer, LeaseGiven, LeaseRequest
+from assay.run.policy import UrlPolicy, checked_transport
+from assay.serve.facts.hardware import AgentHardware, hardware_of
 from assay.serve.observability import tell
+from assay.serve.settings import ServerSettings
 from assay.serve.state import ServerState
 from assay.serve.web.access import (
     Admin,
@@ -35,12 +30,11 @@ from assay.serve.web.access import (
     Limit,
     State,
     User,
-    admins,
     agents_alone,
     readers,
     users,
 )
-from assay.serve.web.problems import RequestProblem
+from assay.serve.web.problems import RequestProblem, bad_value
 from assay.serve.web.records import AgentAddress, AgentChange, Listed, Queues
 from assay.store.records import AgentRecord
 
@@ -53,12 +47,15 @@ LONGEST_WAIT_S = 60.0
 def enroll_agent(enrolment: Enrolment, state: State, response: Response, key: AgentKey = "") -> Enrolled:
     """Make a device known, or refresh what is known of it."""
     if not enrolment.identity or len(enrolment.identity) > 128:
-        raise RequestProblem(422, "identity has 1 to 128 characters", code="request", at="identity")
+        raise bad_value("identity", "identity has 1 to 128 characters")
     if not enrolment.name or len(enrolment.name) > 200:
-        raise RequestProblem(422, "name has 1 to 200 characters", code="request", at="name")
-    enrolled = _enroll(state, enrolment, key)
-    response.status_code = 201 if enrolled.action == "created" else 200
-    return enrolled
+        raise bad_value("name", "name has 1 to 200 characters")
+    record, action = state.kept.control.enroll(enrolment, key)
+    state.forget_key(record.id)
+    tell("agent enrolled", agent=record.id, name=record.name, action=action, version=record.version)
+    state.dispatcher.forget(record.id)
+    response.status_code = 201 if action == "created" else 200
+    return Enrolled(record.id, action, state.settings.heartbeat_s, state.settings.lease_s)  # type: ignore[arg-type]
 
 
 @router.get("", dependencies=[readers])
@@ -69,11 +66,10 @@ def list_agents(
     only: AgentStateName = "",
 ) -> Listed[AgentRecord]:
     """List agents by name."""
-    page = state.kept.control.agent_page(cursor, limit, only)
-    return Listed(page.items, page.next)
+    return Listed.of(state.kept.control.agent_page(cursor, limit, only))
 
 
-@router.post("/add", dependencies=[admins], responses={201: {"model": Enrolled}})
+@router.post("/add", responses={201: {"model": Enrolled}})
 def add_agent(address: AgentAddress, state: State, request: Request, response: Response, by: Admin) -> Enrolled:
     """Enrol a device that listens at a URL: the server asks it who it is and has it work for this server."""
     device = ask_agent(state.settings, address)
@@ -95,7 +91,7 @@ def get_agent(agent: AgentId, state: State) -> AgentRecord:
     return state.kept.control.agent(agent_id(state, agent))
 
 
-@router.patch("/{agent}", dependencies=[users])
+@router.patch("/{agent}")
 def change_agent(agent: AgentId, change: AgentChange, state: State, by: User) -> AgentRecord:
     """Label an agent, let it drain, or let it take jobs again."""
     control, name = state.kept.control, agent_id(state, agent)
@@ -109,7 +105,7 @@ def change_agent(agent: AgentId, change: AgentChange, state: State, by: User) ->
     return changed
 
 
-@router.delete("/{agent}", dependencies=[admins], status_code=204)
+@router.delete("/{agent}", status_code=204)
 def remove_agent(agent: AgentId, state: State, by: Admin) -> None:
     """Forget an agent; what it holds is offered to others."""
     name = agent_id(state, agent)
@@ -164,10 +160,12 @@ async def take_lease(
         return Response(status_code=204)
     if poll.left:
         # It went away while the job was taken: others may have it at once.
-        await anyio.to_thread.run_sync(lambda: _give_back(state, lease))
+        give_back, why = state.kept.control.release, "the agent went away before it got the job"
+        await anyio.to_thread.run_sync(give_back, lease.job.id, lease.fence, lease.agent, why)
+        state.changed()
         return Response(status_code=204)
     state.lease_given(lease)
-    return _written(_given(lease))
+    return _written(LeaseGiven(lease.job, lease.fence, lease.lasts_s))
 
 
 @router.get("/{agent}/queues", dependencies=[agents_alone])
@@ -195,38 +193,21 @@ def claim_job(agent: AgentId, claim: Claim, state: State, key: AgentKey = "") ->
     """Confirm a job that an agent took from the queue directly."""
     state.check_key_now(agent, key)
     if not 0 <= claim.fence < 2**31:
-        raise RequestProblem(422, "fence is out of range", code="request", at="fence")
+        raise bad_value("fence", "fence is out of range")
     lease = state.kept.control.claim(agent, claim.job, claim.fence)
-    state.kept.queue.claimed(claim.job)
+    state.kept.queue.withdraw([claim.job])
     if lease is None:
         state.changed()  # if it is still to be done, it is offered anew
         raise RequestProblem(
             409, f"{claim.job} is not yours under the number {claim.fence}", code="not-yours", try_="take another one"
         )
     state.lease_given(lease)
-    return _written(_given(lease))
-
-
-def _enroll(state: ServerState, enrolment: Enrolment, key: str) -> Enrolled:
-    record, action = state.kept.control.enroll(enrolment, key)
-    state.forget_key(record.id)
-    tell("agent enrolled", agent=record.id, name=record.name, action=action, version=record.version)
-    state.dispatcher.forget(record.id)
-    return Enrolled(record.id, action, state.settings.heartbeat_s, state.settings.lease_s)  # type: ignore[arg-type]
+    return _written(LeaseGiven(lease.job, lease.fence, lease.lasts_s))
 
 
 def _written(record: HeartbeatAnswer | LeaseGiven) -> Response:
     """A record that is known to be right: it is not checked once more on its way out."""
     return Response(to_json(record), media_type="application/json")
-
-
-def _given(lease: Lease) -> LeaseGiven:
-    return LeaseGiven(lease.job, lease.fence, lease.lasts_s)
-
-
-def _give_back(state: ServerState, lease: Lease) -> None:
-    state.kept.control.release(lease.job.id, lease.fence, lease.agent, "the agent went away before it got the job")
-    state.changed()
 
 
 def agent_id(state: ServerState, reference: str) -> str:
@@ -243,3 +224,95 @@ def agent_id(state: ServerState, reference: str) -> str:
 def get_agent_hardware(agent: AgentId, state: State) -> AgentHardware:
     """Read the fitness, the noise and the tests of an agent's machine, from the newest results that it delivered."""
     return hardware_of(state.kept, state.kept.control.agent(agent_id(state, agent)))
+
+
+T = TypeVar("T")
+
+_LONGEST_ANSWER = 1_000_000
+_ANSWER_S = 10.0
+
+
+def ask_agent(settings: ServerSettings, address: AgentAddress) -> Enrolment:
+    """Ask the device at a URL who it is: GET {url}/info.
+
+    Raises:
+        RequestProblem: if the URL may not be asked, nobody answers, or the answer is no enrolment.
+    """
+    return _exchange(settings, address, "GET", "/info", None, Enrolment)
+
+
+def call_agent(settings: ServerSettings, address: AgentAddress, here: str, token: str | None) -> Enrolled:
+    """Have the device at a URL work for this server: POST {url}/enrol. It enrols itself, as every agent does.
+
+    Raises:
+        RequestProblem: if it refuses, or cannot reach this server.
+    """
+    message: dict[str, JsonValue] = {"server": address.server or here, "token": token}
+    return _exchange(settings, address, "POST", "/enrol", message, Enrolled)
+
+
+def _exchange(
+    settings: ServerSettings, address: AgentAddress, method: str, path: str, message: JsonValue, kind: type[T]
+) -> T:
+    url = _checked(address.url)
+    headers = {"Authorization": f"Bearer {address.token}"} if address.token else {}
+    answer = _fetch(settings, method, f"{url}{path}", headers, message)
+    try:
+        return adapter(kind).validate_json(answer)
+    except ValidationError:
+        raise _refused(424, f"{url} answered, but not as an agent does", "start it with `assay agent serve`") from None
+
+
+def _checked(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    odd = any(char.isspace() for char in url) or len(url) > 300
+    if not usable or odd or parts.username or parts.query or parts.fragment:
+        raise _refused(422, "this is not the address of an agent", "write http://device:8081")
+    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+
+
+def _fetch(settings: ServerSettings, method: str, url: str, headers: dict[str, str], message: JsonValue) -> bytes:
+    near = settings.on_loopback or settings.allow_private_agents
+    transport = checked_transport(UrlPolicy(private=near, loopback=near))
+    try:
+        with (
+            httpx.Client(transport=transport, trust_env=False, follow_redirects=False, timeout=_ANSWER_S) as client,
+            client.stream(method, url, headers=headers, json=message) as answer,
+        ):
+            content = _bounded(answer, url)
+            if answer.status_code not in (200, 201):
+                said = f"{url} answered {answer.status_code}{_why(content)}"
+                raise _refused(424, said, "check the address and the agent's token")
+            return content
+    except MeasureError as refused:
+        raise _refused(422, refused.problem.message, "start the server with --allow-private-agents") from None
+    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as problem:
+        said = type(problem).__name__
+        raise _refused(424, f"nobody answers at {url} ({said})", "check the address, and that the agent runs") from None
+
+
+def _bounded(answer: httpx.Response, url: str) -> bytes:
+    content = b""
+    for part in answer.iter_bytes():
+        content += part
+        if len(content) > _LONGEST_ANSWER:
+            raise _refused(424, f"{url} answered with more than {_LONGEST_ANSWER // 1000} kB", "check the address")
+    return content
+
+
+def _why(content: bytes) -> str:
+    """What an agent said when it refused, if it said so in words."""
+    try:
+        detail = json.loads(content)["detail"]
+    except (ValueError, TypeError, KeyError):
+        return ""
+    return f": {str(detail)[:300]}"
+
+
+# 424: what this depends on, the agent, did not do its part; neither the request nor the server is at fault.
+def _refused(status: int, what: str, advice: str) -> RequestProblem:
+    return RequestProblem(status, what, code="agent-address", try_=advice, at="url")

@@ -1,23 +1,36 @@
-"""Alerts: what people are told about, what they say to it, and the rules that decide when."""
+"""Alerts, the rules that decide when, the channels by which people are notified, and the notices sent by each."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from fastapi import APIRouter, Body, Path, Query, Response
+from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
 from pydantic import JsonValue
 
 from assay.alert import service
 from assay.alert.evaluate import act
+from assay.alert.notify.channels import try_channel
+from assay.alert.notify.command import Command
+from assay.alert.notify.email_ import Email
+from assay.alert.notify.forge import GitHub, GitLab
+from assay.alert.notify.http import HttpChannel
+from assay.alert.notify.protocol import Channel as Sender
+from assay.alert.notify.protocol import NotifyError
 from assay.alert.records import AlertRecord, Trigger
+from assay.report.wording import one_line
+from assay.serve.live.notifications import NoticeSender
 from assay.serve.observability import tell
-from assay.serve.state import ServerState
-from assay.serve.web.access import Answers, Cursor, Limit, Principal, State, Text, User, readers, users
-from assay.serve.web.problems import RequestProblem
+from assay.serve.state import Principal, ServerState
+from assay.serve.web.access import Admin, Cursor, Limit, State, Text, User, example, readers
+from assay.serve.web.problems import bad_value
 from assay.serve.web.records import Listed
+from assay.spec.references import REFERENCE
 from assay.store.alerts import AlertFilter, AlertRules
+from assay.store.notices import ChannelStatus, channel_status
 
 router = APIRouter(prefix="/api/v1/alerts", tags=["alerts"])
 rules_router = APIRouter(prefix="/api/v1/alert-rules", tags=["alerts"])
@@ -53,10 +66,6 @@ _RULE: Mapping[str, JsonValue] = {
     "rule": {"metric": "ttft_ms.p99", "when": "above", "value": 50.0, "severity": "critical"},
     "says": "ttft_ms.p99 > 50", "created_at": 1763118600.0, "changed_at": 1763118600.0, "by": "ada", "told_at": None,
 }  # fmt: skip
-
-
-def _shown(example: object, status: int = 200) -> Answers:
-    return {status: {"content": {"application/json": {"example": example}}}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +107,7 @@ _GIVEN = Body(
 )
 
 
-@router.get("", dependencies=[readers], responses=_shown({"items": [_ALERT], "next": None}))
+@router.get("", dependencies=[readers], responses=example({"items": [_ALERT], "next": None}))
 def list_alerts(
     state: State,
     cursor: Cursor = None,
@@ -111,59 +120,58 @@ def list_alerts(
 ) -> Listed[AlertRecord]:
     """List alerts, the newest first."""
     which = AlertFilter((only,) if only else (), severity, benchmark, text, since)
-    page = service.listed(state.kept.store, which, cursor, limit)
-    return Listed(page.items, page.next)
+    return Listed.of(service.listed(state.kept.store, which, cursor, limit))
 
 
-@router.get("/{alert}", dependencies=[readers], responses=_shown(_ALERT))
+@router.get("/{alert}", dependencies=[readers], responses=example(_ALERT))
 def get_alert(alert: AlertId, state: State) -> AlertRecord:
     """Read an alert: what it is about, what may explain it, and its history."""
     return service.read(state.kept.store, alert)
 
 
-@router.post("/{alert}/acknowledge", dependencies=[users], responses=_shown({**_ALERT, "state": "acknowledged"}))
+@router.post("/{alert}/acknowledge", responses=example({**_ALERT, "state": "acknowledged"}))
 def acknowledge_alert(alert: AlertId, state: State, by: User, word: Annotated[AlertComment, _WORD]) -> AlertRecord:
     """Say that somebody works on it: nobody is told again while it stands as it is."""
     return _act(state, alert, "acknowledge", by, word.why)
 
 
-@router.post("/{alert}/snooze", dependencies=[users], responses=_shown({**_ALERT, "state": "snoozed"}))
+@router.post("/{alert}/snooze", responses=example({**_ALERT, "state": "snoozed"}))
 def snooze_alert(alert: AlertId, state: State, by: User, snooze: Annotated[Snooze, _SNOOZE]) -> AlertRecord:
     """Hear nothing of it for a while; then it is open again."""
     now = state.clock.utc().timestamp()
     if (snooze.for_s is None) == (snooze.until is None):
-        raise RequestProblem(422, "say either for_s or until", code="request", at="for_s")
+        raise bad_value("for_s", "say either for_s or until")
     until = now + snooze.for_s if snooze.for_s is not None else snooze.until or 0.0
     if not now < until <= now + _LONGEST_S:
-        raise RequestProblem(422, "a snooze ends in time to come, within ten years", code="request", at="until")
+        raise bad_value("until", "a snooze ends in time to come, within ten years")
     return _act(state, alert, "snooze", by, snooze.why, until)
 
 
-@router.post("/{alert}/expect", dependencies=[users], responses=_shown({**_ALERT, "state": "expected"}))
+@router.post("/{alert}/expect", responses=example({**_ALERT, "state": "expected"}))
 def expect_alert(alert: AlertId, state: State, by: User, word: Annotated[AlertComment, _WORD]) -> AlertRecord:
     """Call its changes expected: their series are measured from the new level on."""
     return _act(state, alert, "expect", by, word.why)
 
 
-@router.post("/{alert}/resolve", dependencies=[users], responses=_shown({**_ALERT, "state": "resolved"}))
+@router.post("/{alert}/resolve", responses=example({**_ALERT, "state": "resolved"}))
 def resolve_alert(alert: AlertId, state: State, by: User, word: Annotated[AlertComment, _WORD]) -> AlertRecord:
     """End it by hand; it is opened again if the trouble is seen anew."""
     return _act(state, alert, "resolve", by, word.why)
 
 
-@router.post("/{alert}/reopen", dependencies=[users], responses=_shown(_ALERT))
+@router.post("/{alert}/reopen", responses=example(_ALERT))
 def reopen_alert(alert: AlertId, state: State, by: User, word: Annotated[AlertComment, _WORD]) -> AlertRecord:
     """Take back what somebody said: it is open as before."""
     return _act(state, alert, "reopen", by, word.why)
 
 
-@rules_router.get("", dependencies=[readers], responses=_shown({"items": [_RULE], "next": None}))
+@rules_router.get("", dependencies=[readers], responses=example({"items": [_RULE], "next": None}))
 def list_alert_rules(state: State) -> Listed[service.RuleView]:
     """List rules by name: those given here, and those last seen in benchmark files."""
     return Listed(service.rules(state.kept.store))
 
 
-@rules_router.get("/{name}", dependencies=[readers], responses=_shown(_RULE))
+@rules_router.get("/{name}", dependencies=[readers], responses=example(_RULE))
 def get_alert_rule(name: RuleName, state: State) -> service.RuleView:
     """Read a rule."""
     return service.RuleView.of(AlertRules(state.kept.store.engine).get(name))
@@ -171,9 +179,8 @@ def get_alert_rule(name: RuleName, state: State) -> service.RuleView:
 
 @rules_router.put(
     "/{name}",
-    dependencies=[users],
     responses={
-        **_shown(_RULE),
+        **example(_RULE),
         201: {"model": service.RuleView, "description": "It is new."},
         409: {"description": "The name belongs to a rule of a benchmark file."},
     },
@@ -189,9 +196,7 @@ def set_alert_rule(
     return kept
 
 
-@rules_router.delete(
-    "/{name}", dependencies=[users], status_code=204, responses={409: {"description": "It stands in a benchmark file."}}
-)
+@rules_router.delete("/{name}", status_code=204, responses={409: {"description": "It stands in a benchmark file."}})
 def delete_alert_rule(name: RuleName, state: State, by: User) -> None:
     """Take a rule away; alerts that stand by it alone are resolved."""
     service.remove_rule(state.kept.store, name, state.clock)
@@ -203,8 +208,121 @@ def _act(
     state: ServerState, alert: str, happening: Trigger, by: Principal, why: str, until: float | None = None
 ) -> AlertRecord:
     if len(why) > _LONGEST_WHY:
-        raise RequestProblem(422, f"why has at most {_LONGEST_WHY} characters", code="request", at="why")
+        raise bad_value("why", f"why has at most {_LONGEST_WHY} characters")
     changed = act(state.kept.store, alert, happening, by=by.name, why=why, clock=state.clock, until=until)
     tell("alert answered", alert=changed.id, word=happening, by=by.name)
     state.changed(jobs=False)
     return service.shown(changed)
+
+
+_MOST_MAILBOXES = 3
+channels_router = APIRouter(prefix="/api/v1/channels", tags=["alerts"])
+ChannelName = Annotated[str, Path(max_length=64, description="Name of the channel.")]
+notices_router = APIRouter(prefix="/api/v1/notices", tags=["alerts"])
+NoticeId = Annotated[int, Path(ge=0, le=2**31 - 1, description="Number of the notice.")]
+NoticeStateName = Annotated[Literal["", "waiting", "sending", "sent", "given-up"], Query(alias="state")]
+OfAlert = Annotated[str, Query(max_length=16, description="Id of an alert, or its beginning.")]
+_NOTICE: Mapping[str, JsonValue] = {
+    "id": 17, "key": "5f0c1d2e3a4b5c6d:1:team-chat", "channel": "team-chat", "alert": "5f0c1d2e3a4b5c6d",
+    "subject": "[warning] chat capacity rate=4: ttft_ms.p99 is 6.1 % worse", "state": "waiting", "tries": 3,
+    "created_at": 1763118600.0, "next_at": 1763118640.0, "sent_at": None,
+    "error": "chat.example.com answered 503 Service Unavailable",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """One way to tell people."""
+
+    name: str
+    kind: str
+    to: str
+    """Where it sends to, without any secret."""
+    state: Literal["ok", "failing", "unused"]
+    last_sent: float | None
+    failing: str
+    """What the newest message failed with; empty where it did not."""
+    waiting: int = 0
+    """Messages that are still to be sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelTest:
+    """Whether a test message was taken."""
+
+    sent: bool
+    says: str
+
+
+async def _senders(request: Request) -> Mapping[str, Sender]:
+    notifying: NoticeSender = request.app.state.notifying
+    return notifying.channels
+
+
+Senders = Annotated[Mapping[str, Sender], Depends(_senders)]
+
+
+def place_of(sender: Sender) -> str:
+    """Where a channel sends to, in words that hold no secret: hosts, mailboxes, repositories, names of programs."""
+    if isinstance(sender, Email):
+        more = len(sender.to) - _MOST_MAILBOXES
+        return ", ".join(sender.to[:_MOST_MAILBOXES]) + (f" and {more} more" if more > 0 else "")
+    if isinstance(sender, GitHub):
+        return f"{sender.repository} on {_host(sender.url)}"
+    if isinstance(sender, GitLab):
+        return f"{sender.project} on {_host(sender.url)}"
+    if isinstance(sender, HttpChannel):
+        return _host(sender.url)
+    # What stands behind the name of a program may be anything.
+    return PurePath(sender.command[0]).name if isinstance(sender, Command) else ""
+
+
+def _host(url: str) -> str:
+    """The host of an address; an address that is itself a secret is only said to be one."""
+    host = urlsplit(url).hostname or ""
+    return host if host and not REFERENCE.search(url.partition("://")[2].partition("/")[0]) else "a secret address"
+
+
+@channels_router.get("", dependencies=[readers])
+def list_channels(state: State, senders: Senders) -> Listed[Channel]:
+    """List the channels of this server, with what became of their newest messages."""
+    found = channel_status(state.kept.store.engine, tuple(senders))
+    channels = []
+    for name, sender in sorted(senders.items()):
+        told = found.get(name, ChannelStatus())
+        word: Literal["ok", "failing", "unused"] = "ok" if told.last_sent is not None else "unused"
+        word = "failing" if told.error else word
+        channels.append(Channel(name, sender.kind, place_of(sender), word, told.last_sent, told.error, told.waiting))
+    return Listed(tuple(channels))
+
+
+@channels_router.post("/{name}/test")
+def test_channel(name: ChannelName, state: State, senders: Senders, by: Admin) -> ChannelTest:
+    """Send a test message to a channel, at once, and say whether it was taken."""
+    try:
+        note = try_channel(senders, name, state.settings.shown_url)
+        answer = ChannelTest(True, one_line(note or "the test message was taken"))
+    except NotifyError as failed:
+        advice = f"; try: {failed.problem.try_}" if failed.problem.try_ else ""
+        answer = ChannelTest(False, one_line(f"{failed.problem.message}{advice}"))
+    tell("channel tried", channel=name, sent=answer.sent, by=by.name)
+    return answer
+
+
+@notices_router.get("", dependencies=[readers], responses=example({"items": [_NOTICE], "next": None}))
+def list_notices(
+    state: State, only: NoticeStateName = "", alert: OfAlert = "", limit: Limit = 50
+) -> Listed[service.NoticeView]:
+    """List the newest messages about alerts, with what became of each."""
+    return Listed(service.notices(state.kept.store, state.clock, alert=alert, only=only or None, limit=limit))
+
+
+@notices_router.post(
+    "/{notice}/again",
+    responses={**example({**_NOTICE, "tries": 0, "error": ""}), 409: {"description": "It was not given up."}},
+)
+def send_notice_again(notice: NoticeId, state: State, by: User) -> service.NoticeView:
+    """Send a message after all that was given up."""
+    sent = service.send_again(state.kept.store, state.clock, notice)
+    tell("notice is sent again", notice=notice, channel=sent.channel, by=by.name)
+    return sent

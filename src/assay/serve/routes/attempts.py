@@ -1,31 +1,67 @@
-"""What is reported about jobs: by agents that hold them, and by engines that run campaigns of their own."""
+"""What is reported about jobs by agents and by engines elsewhere; and files by content, under no name of a path."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator
 from datetime import datetime
 from math import isfinite
 from typing import Annotated
 
+import anyio
 import anyio.to_thread
 from fastapi import APIRouter, Path, Query, Request, Response
-from pydantic import JsonValue, ValidationError
+from fastapi.responses import FileResponse
+from pydantic import JsonValue
 
 from assay.analyse.records import MultiRunJobResult
-from assay.documents import adapter
 from assay.place.fleet.protocol import Delivered, Elsewhere, JobProgress, JobProgressReport, Known, Progress, Release
-from assay.serve.intake.delivery import deliver, deliver_told, known_size, missing_artefacts
-from assay.serve.intake.submission import label_of
+from assay.serve.delivery import deliver, deliver_told, held, known_size, missing_artefacts
 from assay.serve.observability import tell
+from assay.serve.settings import MB
 from assay.serve.state import ServerState
-from assay.serve.web.access import AgentKey, Answers, ByAgent, Fence, JobId, State, User, agents_alone, users
-from assay.serve.web.problems import RequestProblem
+from assay.serve.submission import label_of
+from assay.serve.web.access import (
+    BINARY,
+    AgentKey,
+    Answers,
+    ByAgent,
+    Digest,
+    Fence,
+    JobId,
+    State,
+    User,
+    agents,
+    agents_alone,
+    body_of,
+    everybody_known,
+    unchanged,
+    users,
+)
+from assay.serve.web.problems import RequestProblem, bad_value, read_body
+from assay.store.artefacts import ArtefactRecord, Upload
 from assay.store.records import EventRecord
 
 # The bodies of `deliver_result` and `tell_result` are read by hand; this makes their shape part of the document.
 DESCRIBED = MultiRunJobResult
 router = APIRouter(prefix="/api/v1/jobs/{job}/attempts/{fence}", tags=["attempts"])
 
+_RESULT = body_of("application/json", {"$ref": "#/components/schemas/MultiRunJobResult"})
+_CAMPAIGN = body_of(
+    "application/json",
+    {
+        "type": "object",
+        "required": ["engine", "benchmark", "created_at", "document", "jobs"],
+        "properties": {
+            "engine": {"type": "string"},
+            "benchmark": {"type": "string"},
+            "created_at": {"type": "string", "format": "date-time"},
+            "document": {"type": "object"},
+            "labels": {"type": "object"},
+            "jobs": {"type": "array", "items": {"$ref": "#/components/schemas/Job"}},
+        },
+    },
+)
 _LOST: Answers = {409: {"description": "The lease is lost: the attempt must stop."}}
 external_router = APIRouter(prefix="/api/v1/elsewhere/{campaign}", tags=["elsewhere"])
 CampaignThere = Annotated[str, Path(pattern=r"^[a-z0-9]{1,40}$", description="Its id, the same there and here.")]
@@ -41,15 +77,8 @@ def report_progress(job: JobId, fence: Fence, progress: Progress, state: State, 
     state.check_key_now(progress.agent, key)
     if not state.kept.control.progress(job, fence, progress):
         raise RequestProblem(409, f"the lease {fence} of {job} is lost", code="lost", try_="stop the attempt")
-    detail: dict[str, JsonValue] = {
-        "run": progress.run,
-        "runs": progress.runs,
-        "phase": progress.phase,
-        "share": progress.share,
-        "note": progress.note,
-        "agent": progress.agent,
-        "fence": fence,
-    }
+    names = ("run", "runs", "phase", "share", "note", "agent")
+    detail: dict[str, JsonValue] = {**{name: getattr(progress, name) for name in names}, "fence": fence}
     campaign = job.rpartition("-job-")[0]
     state.feed.push(EventRecord(campaign, job, "progress", state.clock.utc().timestamp(), detail))
 
@@ -67,12 +96,7 @@ def release_lease(job: JobId, fence: Fence, release: Release, state: State, key:
     "/result",
     dependencies=[agents_alone],
     responses={409: {"description": "Samples that the result names must be uploaded first."}},
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/MultiRunJobResult"}}},
-        }
-    },
+    openapi_extra=_RESULT,
 )
 async def deliver_result(
     job: JobId, fence: Fence, agent: ByAgent, state: State, request: Request, key: AgentKey = ""
@@ -108,27 +132,7 @@ def attach_artefact(
 @external_router.put(
     "",
     responses={201: {"model": Known}, 409: {"description": "Another campaign has this id."}},
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {
-                    "schema": {
-                        "type": "object",
-                        "required": ["engine", "benchmark", "created_at", "document", "jobs"],
-                        "properties": {
-                            "engine": {"type": "string"},
-                            "benchmark": {"type": "string"},
-                            "created_at": {"type": "string", "format": "date-time"},
-                            "document": {"type": "object"},
-                            "labels": {"type": "object"},
-                            "jobs": {"type": "array", "items": {"$ref": "#/components/schemas/Job"}},
-                        },
-                    }
-                }
-            },
-        }
-    },
+    openapi_extra=_CAMPAIGN,
 )
 async def know_campaign(campaign: CampaignThere, state: State, by: User, request: Request, response: Response) -> Known:
     """Make a campaign known under the id that it has there; one that is known stays as it is."""
@@ -152,12 +156,7 @@ def tell_standings(campaign: CampaignThere, standings: JobProgressReport, state:
     "/jobs/{index}/result",
     dependencies=[users],
     responses={409: {"description": "Samples and files that the result names must be uploaded first."}},
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/MultiRunJobResult"}}},
-        }
-    },
+    openapi_extra=_RESULT,
 )
 async def tell_result(campaign: CampaignThere, index: JobIndex, state: State, request: Request) -> Delivered:
     """Hand over a result, once; the same again changes nothing, one that has more in it takes its place."""
@@ -166,7 +165,7 @@ async def tell_result(campaign: CampaignThere, index: JobIndex, state: State, re
 
 
 def _know(state: ServerState, campaign: str, body: bytes, by: str) -> Known:
-    told = _read(body)
+    told = read_body(Elsewhere, body, "campaign", "request")
     _check(campaign, told)
     new = state.kept.control.know(campaign, told, by=by, label_of=label_of)
     if new:
@@ -175,42 +174,112 @@ def _know(state: ServerState, campaign: str, body: bytes, by: str) -> Known:
     return Known(campaign, new)
 
 
-def _read(body: bytes) -> Elsewhere:
-    try:
-        return adapter(Elsewhere).validate_json(body)
-    except ValidationError as invalid:
-        errors = [
-            {"message": one["msg"], "at": ".".join(map(str, one["loc"]))}
-            for one in invalid.errors(include_url=False, include_input=False, include_context=False)[:20]
-        ]
-        raise RequestProblem(422, "this is not a campaign", code="request", errors=errors) from None
-
-
 def _check(campaign: str, told: Elsewhere) -> None:
     """Refuse what no store could keep, or would read as something else."""
     if not _ENGINE.fullmatch(told.engine) or told.engine in _OURS:
-        raise _wrong("engine", f"is {told.engine[:20]!r}; it names what measures elsewhere, such as slurm")
+        raise bad_value("engine", f"engine is {told.engine[:20]!r}; it names what measures elsewhere, such as slurm")
     if not 0 < len(told.benchmark) <= _LONGEST_NAME:
-        raise _wrong("benchmark", f"has 1 to {_LONGEST_NAME} characters")
+        raise bad_value("benchmark", f"benchmark has 1 to {_LONGEST_NAME} characters")
     try:
         moment = datetime.fromisoformat(told.created_at)
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None or len(told.created_at) > _LONGEST_TIME:
-        raise _wrong("created_at", "is no moment with its time zone")
+        raise bad_value("created_at", "created_at is no moment with its time zone")
     if not told.jobs:
-        raise _wrong("jobs", "is empty")
+        raise bad_value("jobs", "jobs is empty")
     for position, job in enumerate(told.jobs):
         if (job.campaign, job.index, job.benchmark) != (campaign, position, told.benchmark) or len(job.digest) > 64:
-            raise _wrong(f"jobs.{position}", f"is not job {position} of this campaign")
+            raise bad_value(f"jobs.{position}", f"jobs.{position} is not job {position} of this campaign")
 
 
 def _bounded(one: JobProgress) -> JobProgress:
     if not all(0 <= number <= _MOST for number in (one.index, one.run, one.runs)) or not isfinite(one.share):
-        raise _wrong("jobs", f"has a number out of range: {one.index}")
+        raise bad_value("jobs", f"jobs has a number out of range: {one.index}")
     phase, note = one.phase[:_LONGEST_NAME], one.note[:_LONGEST_NOTE]
     return JobProgress(one.index, one.state, note, one.run, one.runs, phase, min(max(one.share, 0.0), 1.0))
 
 
-def _wrong(at: str, what: str) -> RequestProblem:
-    return RequestProblem(422, f"{at} {what}", code="request", at=at)
+artefacts_router = APIRouter(prefix="/api/v1/artefacts", tags=["artefacts"])
+
+_BYTES: Answers = {200: {"content": {"application/octet-stream": {"schema": BINARY}}}}
+_FOR_EVER = {"Cache-Control": "private, max-age=31536000, immutable"}
+# Written to disk in parts of this size.
+_PART = 1 << 20
+
+
+@artefacts_router.head(
+    "/{sha256}", dependencies=[everybody_known], operation_id="has_artefact", response_class=Response
+)
+def has_artefact(sha256: Digest, state: State) -> Response:
+    """Say whether a file is here."""
+    size = known_size(state.kept.store, sha256)
+    if size is None:
+        raise _unknown(sha256)
+    return Response(headers={"Content-Length": str(size), "ETag": f'"{sha256}"'})
+
+
+@artefacts_router.get("/{sha256}", dependencies=[everybody_known], response_class=FileResponse, responses=_BYTES)
+def get_artefact(sha256: Digest, state: State, request: Request) -> Response:
+    """Download a file; ranges are understood."""
+    path = held(state.kept.store, sha256)
+    if path is None:
+        raise _unknown(sha256)
+    same = unchanged(request, f'"{sha256}"')
+    known = state.kept.artefacts.get(sha256)
+    name = known.name if known is not None else sha256
+    return same or FileResponse(
+        path, media_type="application/octet-stream", filename=name, headers={"ETag": f'"{sha256}"', **_FOR_EVER}
+    )
+
+
+@artefacts_router.put(
+    "/{sha256}",
+    dependencies=[agents],
+    responses={201: {"model": ArtefactRecord}},
+    openapi_extra=body_of("application/octet-stream", BINARY),
+)
+async def put_artefact(
+    sha256: Digest,
+    request: Request,
+    response: Response,
+    state: State,
+    name: Annotated[str, Query(max_length=500, description="For people to read.")] = "",
+) -> ArtefactRecord:
+    """Upload a file; its content must have the SHA-256 of the path."""
+    most_bytes = int(state.settings.max_artefact_mb * MB)
+    upload = await anyio.to_thread.run_sync(lambda: state.kept.store.artefacts.begin(most_bytes))
+    try:
+        async for part in _parts(request.stream()):
+            await anyio.to_thread.run_sync(upload.write, part)
+        record, new = await anyio.to_thread.run_sync(lambda: _keep(state, upload, sha256, name))
+    finally:
+        # Also when the request is cancelled because the client has gone.
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(upload.drop)
+    response.status_code = 201 if new else 200
+    return record
+
+
+async def _parts(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The body in parts that are worth a trip to another thread each."""
+    waiting = bytearray()
+    async for some in stream:
+        waiting += some
+        if len(waiting) >= _PART:
+            yield bytes(waiting)
+            waiting.clear()
+    if waiting:
+        yield bytes(waiting)
+
+
+def _keep(state: ServerState, upload: Upload, digest: str, name: str) -> tuple[ArtefactRecord, bool]:
+    kept = state.kept
+    # The bucket is not asked: whoever uploads need not wait for it.
+    there = kept.artefacts.get(digest) is not None or kept.store.samples.path(digest).is_file()
+    _, new = upload.keep(digest)
+    return kept.artefacts.note(digest, name or digest, upload.size_bytes), new and not there
+
+
+def _unknown(digest: str) -> RequestProblem:
+    return RequestProblem(404, f"no file {digest} is here", code="unknown-artefact", try_="upload it first")

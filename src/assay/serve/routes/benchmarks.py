@@ -1,31 +1,82 @@
-"""Stored benchmarks: kept with every version, checked before anything runs."""
+"""Stored benchmarks: kept with every version, checked before anything runs; and the headline metric of each."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import Path as InPath
+from pydantic import JsonValue
 
+from assay.analyse.headline import headline
+from assay.analyse.records import Interval
+from assay.documents import adapter
 from assay.errors import SpecError
+from assay.metrics import Better, base_name
 from assay.place.fleet.protocol import Submission
-from assay.serve.intake.benchmark_text import BenchmarkCheck, BenchmarkText, read_text
-from assay.serve.intake.submission import plan_submission, preview
+from assay.report.wording import job_label
 from assay.serve.observability import tell
 from assay.serve.state import ServerState
+from assay.serve.submission import BenchmarkCheck, BenchmarkText, plan_submission, preview, read_text
 from assay.serve.web.access import Cursor, Limit, State, Text, User, readers, unchanged, users
-from assay.serve.web.headlines import MOST, Headline, headlines
 from assay.serve.web.problems import RequestProblem
 from assay.serve.web.records import BenchmarkInput, BenchmarkPreview, Listed
+from assay.spec.benchmark import Definition
+from assay.spec.load import load
+from assay.spec.target import CommandTarget
 from assay.store.catalogue import BenchmarkSummary, Draft, StoredBenchmark
+from assay.store.overview import HeadlineRows, NewestPoint, SeriesName
+from assay.store.series import SeriesRecord
 
 router = APIRouter(prefix="/api/v1/benchmarks", tags=["benchmarks"])
 
-Name = Annotated[str, Path(max_length=200)]
+MOST = 100
+POINTS = 40
+_REMEMBERED = 1000
+
+Name = Annotated[str, InPath(max_length=200)]
 Version = Annotated[int | None, Query(ge=1, le=2**31 - 1, description="The newest when left out.")]
 Names = Annotated[list[str], Query(alias="name", max_length=MOST, description="Name of a benchmark; may be repeated.")]
 
 
-@router.post("", dependencies=[users], status_code=201, responses={409: {"description": "There is one already."}})
+@dataclass(frozen=True, slots=True)
+class HeadlinePoint:
+    """One result of the headline metric."""
+
+    at: float
+    """Seconds since 1970."""
+    value: float | None
+    """Null where the job failed."""
+    standard_error: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """The metric that answers the question of a benchmark, over time."""
+
+    benchmark: str
+    metric: str
+    unit: str
+    better: Better | None
+    series: str
+    """Id of the series: of those of this metric the one that had most points when it was last checked."""
+    label: str
+    """Its point of the matrix in words."""
+    points: tuple[HeadlinePoint, ...]
+    """The newest 40, the oldest of them first."""
+    median: float | None
+    """Of the newest result that has one."""
+    interval: Interval | None
+    """Of that median; null for one run, and where points were imported."""
+    verdict: str | None
+    """Of that result."""
+
+
+@router.post("", status_code=201, responses={409: {"description": "There is one already."}})
 def create_benchmark(given: BenchmarkInput, state: State, response: Response, by: User) -> StoredBenchmark:
     """Keep a benchmark under the name that its document gives it."""
     name = _checked(state, given)
@@ -40,8 +91,7 @@ def list_benchmarks(
     state: State, cursor: Cursor = None, limit: Limit = 50, text: Text = ""
 ) -> Listed[BenchmarkSummary]:
     """List stored benchmarks by name."""
-    page = state.kept.catalogue.benchmarks(text=text, cursor=cursor, limit=limit)
-    return Listed(page.items, page.next)
+    return Listed.of(state.kept.catalogue.benchmarks(text=text, cursor=cursor, limit=limit))
 
 
 @router.post("/check", dependencies=[users])
@@ -77,7 +127,7 @@ def get_benchmark(
     return unchanged(request, _tag(stored)) or stored
 
 
-@router.put("/{name}", dependencies=[users], responses={412: {"description": "Somebody changed it in between."}})
+@router.put("/{name}", responses={412: {"description": "Somebody changed it in between."}})
 def change_benchmark(
     name: Name,
     given: BenchmarkInput,
@@ -100,7 +150,7 @@ def change_benchmark(
     return stored
 
 
-@router.delete("/{name}", dependencies=[users], status_code=204)
+@router.delete("/{name}", status_code=204)
 def delete_benchmark(name: Name, state: State, by: User) -> None:
     """Take a benchmark off the list; the campaigns made from it keep their version."""
     state.kept.catalogue.delete(name)
@@ -141,3 +191,80 @@ def _expected(if_match: str | None) -> int | None:
             try_="read the benchmark and send the ETag that came with it",
         )
     return int(number)
+
+
+def headlines(state: ServerState, names: Iterable[str]) -> tuple[Headline, ...]:
+    """The headlines of benchmarks, in the order asked; one that has no series has none."""
+    rows = HeadlineRows(state.kept.store.engine)
+    wanted = tuple(dict.fromkeys(names))
+    by_benchmark: dict[str, list[SeriesName]] = {}
+    for one in rows.names(wanted):
+        by_benchmark.setdefault(one.benchmark, []).append(one)
+    definitions = _definitions(state, rows, tuple(by_benchmark))
+    chosen = {name: _metric(definitions.get(name), found) for name, found in by_benchmark.items()}
+    series = rows.longest(list(chosen.items()))
+    newest = rows.newest([one.id for one in series.values()], POINTS)
+    results = rows.metrics(last.job if last else None for last in map(_last, newest.values()))
+    return tuple(_headline(series[name], newest[series[name].id], results) for name in wanted if name in series)
+
+
+def _definitions(state: ServerState, rows: HeadlineRows, names: Sequence[str]) -> dict[str, Definition | None]:
+    """What the newest campaign of each benchmark measures; a campaign never changes, so it is read once."""
+    newest = rows.newest_campaigns(names)
+    known = state.definitions
+    if len(known) > _REMEMBERED:
+        known.clear()
+    for campaign, document in rows.documents([one for one in newest.values() if one not in known]).items():
+        known[campaign] = _definition(document)
+    return {name: known.get(campaign) for name, campaign in newest.items()}
+
+
+def _definition(document: Mapping[str, JsonValue]) -> Definition | None:
+    try:
+        return load(document, base=Path()).benchmark
+    except SpecError:  # written by another version
+        return None
+
+
+def _metric(definition: Definition | None, found: Sequence[SeriesName]) -> str:
+    """The metric that speaks for a benchmark, of those that it has series of."""
+    names = {one.metric: one.checked for one in sorted(found, key=lambda one: one.metric)}
+    if definition is None:
+        return max(names, key=lambda name: names[name])
+    first = headline(definition, sorted(names, key=lambda name: _declared(definition, name)))[:1]
+    return first[0] if first else max(names, key=lambda name: names[name])
+
+
+def _declared(definition: Definition, name: str) -> int:
+    """Where in a file a metric of a program stands; after all others where it does not."""
+    target = definition.target
+    declared = [pattern.name for pattern in target.metrics] if isinstance(target, CommandTarget) else []
+    return declared.index(base_name(name)) if base_name(name) in declared else len(declared)
+
+
+def _last(points: Sequence[NewestPoint]) -> NewestPoint | None:
+    """The newest that has a number."""
+    return next((point for point in reversed(points) if point.value is not None), None)
+
+
+def _headline(series: SeriesRecord, points: Sequence[NewestPoint], results: Mapping[str, str]) -> Headline:
+    last = _last(points)
+    job = last.job if last else None
+    return Headline(
+        benchmark=series.benchmark,
+        metric=series.metric,
+        unit=series.unit,
+        better=series.better,
+        series=series.id,
+        label=job_label(series.point, {}),
+        points=tuple(HeadlinePoint(one.at, one.value, one.standard_error) for one in points),
+        median=last.value if last else None,
+        interval=_interval(results.get(job, ""), series.metric) if job else None,
+        verdict=(last.verdict or None) if last else None,
+    )
+
+
+def _interval(metrics: str, name: str) -> Interval | None:
+    found = json.loads(metrics).get(name) if metrics else None
+    told = found.get("interval") if isinstance(found, dict) else None
+    return adapter(Interval).validate_python(told) if told else None

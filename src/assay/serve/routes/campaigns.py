@@ -1,21 +1,22 @@
-"""Campaigns: submitted, followed, cancelled, repeated, read."""
+"""Campaigns: submitted, followed, cancelled, repeated, read; and schedules, by which they are submitted again."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal, cast
+from typing import Annotated, Literal, cast
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Body, Path, Query, Request, Response
 
 from assay.analyse.records import CampaignRecord
 from assay.documents import to_json
 from assay.place.fleet.protocol import Submission
 from assay.plan.job import JobFile
 from assay.plan.plan import Plan
-from assay.report.reading import read_campaign
-from assay.serve.intake.submission import demand_files, keep, keep_schedule, plan_submission, submit
+from assay.report.result import read_campaign
+from assay.serve.live.loops import ScheduleLoop
 from assay.serve.observability import tell
 from assay.serve.state import ServerState, ServerStore
+from assay.serve.submission import demand_files, keep, keep_schedule, plan_submission, schedule_view, submit
 from assay.serve.web.access import (
     Answers,
     CampaignId,
@@ -25,9 +26,9 @@ from assay.serve.web.access import (
     State,
     Text,
     User,
+    example,
     readers,
     unchanged,
-    users,
 )
 from assay.serve.web.problems import RequestProblem
 from assay.serve.web.reading import result_tag
@@ -35,11 +36,15 @@ from assay.serve.web.records import (
     CampaignChanged,
     CampaignDetail,
     CampaignSubmitted,
+    FiringView,
     Listed,
     PlacementView,
+    ScheduleFull,
+    ScheduleView,
 )
 from assay.store.listing import JobFilter
 from assay.store.records import CampaignSummary
+from assay.store.schedules import ScheduleRecord
 
 router = APIRouter(prefix="/api/v1/campaigns", tags=["campaigns"])
 
@@ -48,7 +53,7 @@ _REMEMBERED = 1000
 _MISSING: Answers = {409: {"description": "Files must be uploaded first."}}
 
 
-@router.post("", dependencies=[users], status_code=201, responses=_MISSING)
+@router.post("", status_code=201, responses=_MISSING)
 def submit_campaign(submission: Submission, state: State, by: User) -> CampaignSubmitted:
     """Submit a benchmark; says at once who can take its jobs, and what is missing where nobody can.
 
@@ -72,8 +77,9 @@ def list_campaigns(
     text: Text = "",
 ) -> Listed[CampaignSummary]:
     """List campaigns, the newest first; `text` is part of an id, a name or a label."""
-    page = state.kept.listing.campaigns(state=only, benchmark=benchmark, text=text, cursor=cursor, limit=limit)
-    return Listed(page.items, page.next)
+    return Listed.of(
+        state.kept.listing.campaigns(state=only, benchmark=benchmark, text=text, cursor=cursor, limit=limit)
+    )
 
 
 @router.get("/{campaign}", dependencies=[readers])
@@ -85,7 +91,7 @@ def get_campaign(campaign: CampaignId, state: State) -> CampaignDetail:
     return CampaignDetail.of(summary, _runs(state, campaign), jobs)
 
 
-@router.delete("/{campaign}", dependencies=[users], status_code=204, responses={409: {"description": "It is running."}})
+@router.delete("/{campaign}", status_code=204, responses={409: {"description": "It is running."}})
 def remove_campaign(campaign: CampaignId, state: State, by: User) -> None:
     """Remove a campaign with its results; one that runs must be cancelled first."""
     state.kept.store.remove(campaign)
@@ -93,7 +99,7 @@ def remove_campaign(campaign: CampaignId, state: State, by: User) -> None:
     tell("campaign removed", campaign=campaign, by=by.name)
 
 
-@router.post("/{campaign}/cancel", dependencies=[users])
+@router.post("/{campaign}/cancel")
 def cancel_campaign(campaign: CampaignId, state: State, by: User) -> CampaignChanged:
     """Cancel what has not ended."""
     jobs = state.kept.control.cancel_campaign(campaign, by=by.name)
@@ -101,14 +107,14 @@ def cancel_campaign(campaign: CampaignId, state: State, by: User) -> CampaignCha
     return _changed(state, campaign, jobs, "campaign cancelled", by.name)
 
 
-@router.post("/{campaign}/retry", dependencies=[users])
+@router.post("/{campaign}/retry")
 def retry_campaign(campaign: CampaignId, state: State, by: User) -> CampaignChanged:
     """Offer jobs again that failed, were cancelled or were set aside."""
     jobs = state.kept.control.retry_campaign(campaign, by=by.name)
     return _changed(state, campaign, jobs, "campaign retried", by.name)
 
 
-@router.post("/{campaign}/resubmit", dependencies=[users], status_code=201, responses=_MISSING)
+@router.post("/{campaign}/resubmit", status_code=201, responses=_MISSING)
 def resubmit_campaign(campaign: CampaignId, state: State, by: User) -> CampaignSubmitted:
     """Submit the same benchmark once more, as a new campaign."""
     kept = state.kept
@@ -174,7 +180,7 @@ def _rendered(kept: ServerStore, record: CampaignRecord, form: str) -> str:
         return render_markdown(record)
     if form == "html":
         from assay.report.html import render_html
-        from assay.report.reading import file_reader
+        from assay.report.result import file_reader
 
         return render_html(record, kept.store.samples_of, file_reader(kept.store))
     return to_json(record, indent=2)
@@ -202,3 +208,106 @@ def _runs(state: ServerState, campaign: str) -> int:
         jobs = state.kept.store.campaign(campaign)[1]
         state.runs[campaign] = sum(one.job.definition.measure.runs for one in jobs)
     return state.runs[campaign]
+
+
+schedules_router = APIRouter(prefix="/api/v1/schedules", tags=["schedules"])
+
+ScheduleId = Annotated[str, Path(max_length=200, description="Id of the schedule, or the name of its benchmark.")]
+ScheduleStateName = Annotated[Literal["", "active", "paused"], Query(alias="state")]
+
+_SECTION = {"cron": "0 3 * * mon-fri", "timezone": "Europe/Luxembourg", "jitter": 600.0, "missed": "once",
+            "overlap": "skip"}  # fmt: skip
+_FIRING = {
+    "id": 17, "due": 1795485600.0, "local": "2026-11-24T03:00:00+01:00", "outcome": "submitted",
+    "fired_at": 1795485893.4, "campaign": "c4f7a21b9", "campaign_state": "done", "reason": "", "server": "lab-1:4711",
+}  # fmt: skip
+_VIEW = {
+    "id": "s1f09ab34", "name": "nightly squeezenet", "state": "active", "schedule": _SECTION,
+    "next": [{"due": 1795572000.0, "local": "2026-11-25T03:00:00+01:00", "starts": 1795572211.0}],
+    "last": _FIRING, "created_at": 1795000000.0, "changed_at": 1795000000.0, "submitted_by": "ci",
+}  # fmt: skip
+_DOCUMENT = {"benchmark": "nightly squeezenet", "target": {"model": "squeezenet"}, "schedule": _SECTION}
+_GIVEN = Body(openapi_examples={"nightly": {"summary": "Every night of the week", "value": {"document": _DOCUMENT}}})
+
+
+_MADE: Answers = {
+    **example(_VIEW, 201, description="It is new."),
+    200: {"description": "The one of this name was changed.", "model": ScheduleView},
+    409: {"description": "Files must be uploaded first."},
+}
+
+
+@schedules_router.post("", status_code=201, responses=_MADE)
+def add_schedule(submission: Annotated[Submission, _GIVEN], state: State, response: Response, by: User) -> ScheduleView:
+    """Keep a benchmark with a `schedule` to be submitted at its times; one of the same name is changed."""
+    planned = plan_submission(state, submission, by=by.name)
+    demand_files(state.kept, planned.plan)
+    view, new = keep_schedule(state, planned, submission, by=by.name)
+    response.status_code = 201 if new else 200
+    return view
+
+
+@schedules_router.get("", dependencies=[readers], responses=example({"items": [_VIEW], "next": None}))
+def list_schedules(
+    state: State, cursor: Cursor = None, limit: Limit = 50, only: ScheduleStateName = "", text: Text = ""
+) -> Listed[ScheduleView]:
+    """List schedules by name, each with its next five times and its newest firing."""
+    page = state.kept.schedules.schedules(state=only, text=text, cursor=cursor, limit=limit)
+    newest = state.kept.firings.newest([one.id for one in page.items])
+    now = state.clock.utc()
+    return Listed(tuple(ScheduleView.of(one, newest.get(one.id), now) for one in page.items), page.next)
+
+
+@schedules_router.get(
+    "/{schedule}", dependencies=[readers], responses=example({"summary": _VIEW, "submission": {"document": _DOCUMENT}})
+)
+def get_schedule(schedule: ScheduleId, state: State) -> ScheduleFull:
+    """Read a schedule with what it submits."""
+    record = state.kept.schedules.get(schedule)
+    return ScheduleFull(schedule_view(state, record), record.submission or Submission())
+
+
+@schedules_router.delete("/{schedule}", status_code=204)
+def remove_schedule(schedule: ScheduleId, state: State, by: User) -> None:
+    """Remove a schedule with its history; the campaigns that it submitted stay."""
+    removed = state.kept.schedules.remove(schedule)
+    tell("schedule removed", schedule=removed, by=by.name)
+    state.changed(jobs=False)
+
+
+@schedules_router.post("/{schedule}/pause", responses=example({**_VIEW, "state": "paused", "next": []}))
+def pause_schedule(schedule: ScheduleId, state: State, by: User) -> ScheduleView:
+    """Let a schedule rest."""
+    return _schedule_changed(state, state.kept.schedules.pause(schedule), "schedule paused", by.name)
+
+
+@schedules_router.post("/{schedule}/resume", responses=example(_VIEW))
+def resume_schedule(schedule: ScheduleId, state: State, by: User) -> ScheduleView:
+    """Let a paused schedule go on; what was due meanwhile is not made up for."""
+    return _schedule_changed(state, state.kept.schedules.resume(schedule), "schedule resumed", by.name)
+
+
+@schedules_router.post("/{schedule}/run", responses=example({**_FIRING, "reason": "asked for"}))
+def run_schedule(schedule: ScheduleId, state: State, by: User) -> FiringView:
+    """Fire now, beside the due times and also while paused; what `overlap` says counts here too."""
+    record = state.kept.schedules.get(schedule)
+    tell("schedule asked for", schedule=record.id, by=by.name)
+    scheduler = ScheduleLoop(state)
+    firing = scheduler.fire(state.kept.firings.take_now(record.id, scheduler.server))
+    return FiringView.of(firing, record.schedule)
+
+
+@schedules_router.get(
+    "/{schedule}/firings", dependencies=[readers], responses=example({"items": [_FIRING], "next": None})
+)
+def list_firings(schedule: ScheduleId, state: State, cursor: Cursor = None, limit: Limit = 50) -> Listed[FiringView]:
+    """List what became of each due time, the newest first, with reasons."""
+    record = state.kept.schedules.get(schedule)
+    page = state.kept.firings.firings(record.id, cursor=cursor, limit=limit)
+    return Listed(tuple(FiringView.of(one, record.schedule) for one in page.items), page.next)
+
+
+def _schedule_changed(state: ServerState, record: ScheduleRecord, event: str, by: str) -> ScheduleView:
+    tell(event, schedule=record.id, by=by)
+    state.changed(jobs=False)
+    return schedule_view(state, record)

@@ -5,18 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-import anyio
-import anyio.to_thread
-from anyio.lowlevel import RunVar
 from fastapi import APIRouter, Path, Query
 
 from assay.alert.ingest import expect, take
 from assay.errors import UsageError
-from assay.series.repository import KnownFinding, SeriesStore
+from assay.series.repository import KnownFinding
 from assay.serve.observability import tell
 from assay.serve.state import ServerState
-from assay.serve.web.access import Answers, Cursor, Limit, State, Text, User, readers, users
-from assay.serve.web.problems import RequestProblem
+from assay.serve.web.access import Cursor, Limit, State, Text, Turns, User, example, readers
+from assay.serve.web.problems import RequestProblem, bad_value
 from assay.serve.web.records import Listed
 from assay.store.series import Point, SeriesFilter, SeriesRecord
 from assay.store.series_file import FilePoint, checked_point
@@ -25,7 +22,7 @@ router = APIRouter(prefix="/api/v1/series", tags=["series"])
 findings_router = APIRouter(prefix="/api/v1/findings", tags=["series"])
 
 _LARGEST_IMPORT = 10_000
-_turns: RunVar[anyio.CapacityLimiter] = RunVar("turns of checking")
+_turns = Turns("turns of checking")
 
 SeriesId = Annotated[str, Path(max_length=16, min_length=1, description="Id of the series, or a beginning of it.")]
 FindingId = Annotated[str, Path(max_length=16, min_length=1, description="Id of the finding, or a beginning of it.")]
@@ -92,11 +89,7 @@ _FINDING: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _example(body: object) -> Answers:
-    return {200: {"content": {"application/json": {"example": body}}}}
-
-
-@router.get("", dependencies=[readers], responses=_example({"items": [_SERIES], "next": None}))
+@router.get("", dependencies=[readers], responses=example({"items": [_SERIES], "next": None}))
 def list_series(
     state: State,
     benchmark: Text = "",
@@ -107,44 +100,39 @@ def list_series(
     limit: Limit = 50,
 ) -> Listed[SeriesRecord]:
     """List series by benchmark and metric, with how each looked when it was last checked."""
-    page = _known(state).page(SeriesFilter(benchmark, metric, text, origin), cursor, limit)
-    return Listed(page.items, page.next)
+    return Listed.of(state.kept.series.page(SeriesFilter(benchmark, metric, text, origin), cursor, limit))
 
 
 @router.post(
     "/import",
-    dependencies=[users],
-    responses=_example({"series": ["9c1f2ab34d5e6f70"], "added": 365, "known": 0, "findings": ["0b7d3e5a91c2f468"]}),
+    responses=example({"series": ["9c1f2ab34d5e6f70"], "added": 365, "known": 0, "findings": ["0b7d3e5a91c2f468"]}),
 )
 async def import_points(given: Points, state: State, by: User) -> ImportOutcome:
     """Take points of history that people already have; those that are there already stay as they are."""
     if len(given.points) > _LARGEST_IMPORT:
-        raise RequestProblem(
-            422, f"at most {_LARGEST_IMPORT} points can be imported at once", code="request", at="points"
-        )
-    answer = await anyio.to_thread.run_sync(lambda: _import(state, given), limiter=_one_at_a_time())
+        raise bad_value("points", f"at most {_LARGEST_IMPORT} points can be imported at once")
+    answer = await _turns.run(lambda: _import(state, given))
     tell("points imported", added=answer.added, known=answer.known, series=len(answer.series), by=by.name)
     state.changed(jobs=False)
     return answer
 
 
-@router.get("/{series}", dependencies=[readers], responses=_example({"series": _SERIES, "findings": [_FINDING]}))
+@router.get("/{series}", dependencies=[readers], responses=example({"series": _SERIES, "findings": [_FINDING]}))
 def get_series(series: SeriesId, state: State) -> SeriesFull:
     """Read a series and what changed in it."""
-    known = _known(state)
+    known = state.kept.series
     record = known.get(series)
     return SeriesFull(record, known.findings(series=record.id))
 
 
-@router.get("/{series}/points", dependencies=[readers], responses=_example({"items": [_POINT], "next": None}))
+@router.get("/{series}/points", dependencies=[readers], responses=example({"items": [_POINT], "next": None}))
 def list_points(series: SeriesId, state: State, cursor: Cursor = None, limit: Limit = 500) -> Listed[Point]:
     """List the points of a series, oldest first, with what was around each."""
-    known = _known(state)
-    page = known.points_page(known.get(series).id, cursor, limit)
-    return Listed(page.items, page.next)
+    known = state.kept.series
+    return Listed.of(known.points_page(known.get(series).id, cursor, limit))
 
 
-@findings_router.get("", dependencies=[readers], responses=_example({"items": [_FINDING], "next": None}))
+@findings_router.get("", dependencies=[readers], responses=example({"items": [_FINDING], "next": None}))
 def list_findings(
     state: State,
     series: Text = "",
@@ -155,22 +143,22 @@ def list_findings(
     limit: Limit = 50,
 ) -> Listed[KnownFinding]:
     """List findings, the newest first: where a series changed, by how much, how sure that is, and why."""
-    page = _known(state).findings_page(
-        series=series, benchmark=benchmark, state=wanted, since=since, cursor=cursor, limit=limit
+    return Listed.of(
+        state.kept.series.findings_page(
+            series=series, benchmark=benchmark, state=wanted, since=since, cursor=cursor, limit=limit
+        )
     )
-    return Listed(page.items, page.next)
 
 
-@findings_router.get("/{finding}", dependencies=[readers], responses=_example(_FINDING))
+@findings_router.get("/{finding}", dependencies=[readers], responses=example(_FINDING))
 def get_finding(finding: FindingId, state: State) -> KnownFinding:
     """Explain a finding: the change with its interval, its cause with the evidence, and all that differs."""
-    return _known(state).finding(finding)
+    return state.kept.series.finding(finding)
 
 
 @findings_router.post(
     "/{finding}/expect",
-    dependencies=[users],
-    responses={**_example({**_FINDING, "state": "expected"}), 409: {"description": "The finding is gone."}},
+    responses={**example({**_FINDING, "state": "expected"}), 409: {"description": "The finding is gone."}},
 )
 def expect_finding(finding: FindingId, state: State, by: User) -> KnownFinding:
     """Take a change as meant: its series is judged anew from there."""
@@ -178,10 +166,6 @@ def expect_finding(finding: FindingId, state: State, by: User) -> KnownFinding:
     tell("finding expected", finding=found.id, series=found.series.id, by=by.name)
     state.changed(jobs=False)
     return found
-
-
-def _known(state: ServerState) -> SeriesStore:
-    return SeriesStore(state.kept.store, state.clock)
 
 
 def _import(state: ServerState, given: Points) -> ImportOutcome:
@@ -193,12 +177,3 @@ def _import(state: ServerState, given: Points) -> ImportOutcome:
             raise RequestProblem(422, problem.problem.message, code="series-line", at=f"points.{number}") from None
     taken, findings = take(state.kept.store, points, state.clock)
     return ImportOutcome(taken.series, taken.added, taken.known, tuple(one.id for one in findings))
-
-
-def _one_at_a_time() -> anyio.CapacityLimiter:
-    """Checking is arithmetic in Python: two at once would only slow each other, and everybody else."""
-    try:
-        return _turns.get()
-    except LookupError:
-        _turns.set(limiter := anyio.CapacityLimiter(1))
-        return limiter

@@ -1,26 +1,44 @@
-"""The server itself: its health and metrics, who asks, tokens, and prices of machines."""
+"""The server itself: overview, live updates, health, metrics, who asks, tokens, and prices of machines."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi.responses import StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import JsonValue
 
+from assay.alert import service
+from assay.alert.records import AlertRecord, AlertState, Severity
 from assay.errors import StoreError
-from assay.plan.digest import content_hash
-from assay.serve.facts.records import PriceInput
-from assay.serve.live.dispatch import RedisQueue
+from assay.plan.job import content_hash
+from assay.series.repository import KnownFinding
 from assay.serve.observability import tell
 from assay.serve.state import ServerState
-from assay.serve.web.access import Admin, MetricsAccess, Reader, State, User, admins, public, readers, unchanged, users
-from assay.serve.web.problems import RETRY_AFTER_S, RequestProblem, Unavailable
+from assay.serve.web.access import (
+    Admin,
+    Answers,
+    CampaignId,
+    MetricsAccess,
+    Reader,
+    State,
+    User,
+    admins,
+    public,
+    readers,
+    unchanged,
+)
+from assay.serve.web.problems import RETRY_AFTER_S, Unavailable, bad_value
 from assay.serve.web.records import Health, Listed, Readiness, TokenInput
-from assay.store.prices import PriceRecord, Prices
+from assay.store.alerts import AlertFilter
+from assay.store.overview import FleetHealth, OverviewReader, Waiting
+from assay.store.prices import PriceRecord
+from assay.store.records import CampaignSummary, JobSummary
 from assay.store.tokens import Role, Token
 from assay.version import __version__
 
@@ -33,6 +51,16 @@ prices_router = APIRouter(prefix="/api/v1/prices", tags=["prices"])
 Machine = Annotated[str, Path(max_length=200, description="Name of a machine, or a pattern of names such as `gpu-*`.")]
 
 
+@dataclass(frozen=True, slots=True)
+class PriceInput:
+    """What a machine costs."""
+
+    per_hour: float
+    currency: str = "USD"
+    date: str = ""
+    """When the price was looked up; today when left out."""
+
+
 @health_router.get("/health", dependencies=[public])
 async def get_health() -> Health:
     """Say that the process lives."""
@@ -42,10 +70,14 @@ async def get_health() -> Health:
 @health_router.get("/ready", dependencies=[public], responses={503: {"model": Readiness}})
 def get_readiness(state: State, response: Response) -> Readiness:
     """Say whether database and queue answer; 503 when they do not."""
-    database, queue = _database(state), "away"
-    if database == "ok":
-        queue = _queue(state)
-    ready = database == "ok" and queue != "away"
+    database, queue = "away", "away"
+    with contextlib.suppress(StoreError, Unavailable):
+        state.kept.control.last_event()
+        database, broker = "ok", state.kept.queue.broker
+        if broker is not None:
+            broker.sizes()
+        queue = "redis" if broker else "sql"
+    ready = queue != "away"
     if not ready:
         response.status_code = 503
         response.headers["Retry-After"] = str(RETRY_AFTER_S)
@@ -63,25 +95,6 @@ def get_metrics(state: State) -> Response:
     return Response(state.metrics.render(), media_type=CONTENT_TYPE_LATEST)
 
 
-def _database(state: ServerState) -> str:
-    try:
-        state.kept.control.last_event()
-    except (StoreError, Unavailable):
-        return "away"
-    return "ok"
-
-
-def _queue(state: ServerState) -> str:
-    queue = state.kept.queue
-    if not isinstance(queue, RedisQueue):
-        return "sql"
-    try:
-        queue.broker.sizes()
-    except StoreError:
-        return "away"
-    return "redis"
-
-
 @dataclass(frozen=True, slots=True)
 class Session:
     """Whoever sent the request, as the server knows them."""
@@ -95,7 +108,7 @@ class Session:
     """Of the server."""
 
 
-@session_router.get("/session", dependencies=[readers])
+@session_router.get("/session")
 async def get_session(state: State, by: Reader) -> Session:
     """Say whose token this is and what it may do."""
     return Session(by.name, by.role, bool(state.is_open), __version__)
@@ -135,11 +148,9 @@ class TokenMade:
 def create_token(wish: TokenInput, state: State, by: Admin) -> TokenMade:
     """Make a token; its secret is in this answer and nowhere else."""
     if wish.expires_in_s is not None and not 0 < wish.expires_in_s <= _LONGEST_S:
-        raise RequestProblem(
-            422, "expires_in_s must be positive and at most a hundred years", code="request", at="expires_in_s"
-        )
+        raise bad_value("expires_in_s", "expires_in_s must be positive and at most a hundred years")
     if len(wish.name) > 200:
-        raise RequestProblem(422, "name has at most 200 characters", code="request", at="name")
+        raise bad_value("name", "name has at most 200 characters")
     token, secret = state.kept.tokens.create(wish.name, wish.role, wish.expires_in_s)
     tell("token made", token=token.id, name=token.name, role=token.role, by=by.name)
     return TokenMade(token, secret)
@@ -162,29 +173,141 @@ def revoke_token(token: Annotated[str, Path(max_length=64)], state: State, by: A
 @prices_router.get("", dependencies=[readers])
 def list_prices(state: State) -> Listed[PriceRecord]:
     """List the prices of machines by name."""
-    return Listed(_prices(state).all())
+    return Listed(state.kept.prices.all())
 
 
 @prices_router.get("/{machine}", dependencies=[readers])
 def get_price(machine: Machine, state: State) -> PriceRecord:
     """Read the price that was given for a name or pattern."""
-    return _prices(state).get(machine)
+    return state.kept.prices.get(machine)
 
 
-@prices_router.put("/{machine}", dependencies=[users])
+@prices_router.put("/{machine}")
 def put_price(machine: Machine, given: PriceInput, state: State, by: User) -> PriceRecord:
     """Say what a machine costs, or all machines whose names follow a pattern."""
-    kept = _prices(state).put(machine, given.per_hour, given.currency, given.date, by=by.name)
+    kept = state.kept.prices.put(machine, given.per_hour, given.currency, given.date, by=by.name)
     tell("price set", machine=machine, per_hour=kept.per_hour, currency=kept.currency, by=by.name)
     return kept
 
 
-@prices_router.delete("/{machine}", dependencies=[users], status_code=204)
+@prices_router.delete("/{machine}", status_code=204)
 def remove_price(machine: Machine, state: State, by: User) -> None:
     """Forget a price."""
-    _prices(state).remove(machine)
+    state.kept.prices.remove(machine)
     tell("price removed", machine=machine, by=by.name)
 
 
-def _prices(state: State) -> Prices:
-    return Prices(state.kept.store.engine, state.clock)
+overview_router = APIRouter(prefix="/api/v1", tags=["overview"])
+
+_SHOWN = 10
+# Each takes several lines.
+_TOLD = 5
+_FAILED_WITHIN_S = 7 * 86400.0
+# Campaigns of a process on this machine that is gone are among those that still say that they run.
+_LOOKED_THROUGH = 50
+events_router = APIRouter(prefix="/api/v1", tags=["events"])
+LastEvent = Annotated[
+    str | None, Header(description="Id of the last event that was seen: what followed is sent first.")
+]
+After = Annotated[int | None, Query(ge=0, le=2**62, description="The same, for clients that cannot set the header.")]
+_STREAM: Answers = {
+    200: {
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        "description": "Events named `job`, `campaign` and `progress`; their data is an EventRecord.",
+    }
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AlertHeadline:
+    """An alert in a line; `/alerts/{alert}` has all of it."""
+
+    id: str
+    title: str
+    state: AlertState
+    severity: Severity
+    says: str
+    """The first sentence of it; empty where there is none."""
+    opened_at: float
+
+    @classmethod
+    def of(cls, alert: AlertRecord) -> AlertHeadline:
+        says = next(iter(alert.sentences), "")
+        return cls(alert.id, alert.title, alert.state, alert.severity, says, alert.opened_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """How things stand now."""
+
+    empty: bool
+    """Nothing was ever submitted, and no agent is enrolled."""
+    campaigns: int
+    running: tuple[CampaignSummary, ...]
+    """The newest 10 that run."""
+    last: tuple[CampaignSummary, ...]
+    """The newest 10 that have ended."""
+    failed: tuple[JobSummary, ...]
+    """Jobs that failed or were set aside in the last seven days, the newest 10."""
+    findings_open: int
+    moved: tuple[KnownFinding, ...]
+    """The newest 5 open findings."""
+    alerts_open: int
+    alerts: tuple[AlertHeadline, ...]
+    """The newest 5 open alerts."""
+    jobs: Waiting
+    fleet: FleetHealth
+
+
+@overview_router.get("/overview", dependencies=[readers])
+def get_overview(state: State) -> Overview:
+    """Read what runs now, what failed, what moved and how the fleet is."""
+    kept, now = state.kept, state.clock.utc().timestamp()
+    standing = OverviewReader(kept.store.engine)
+    counts = standing.counts()
+    fleet = standing.fleet(silent_before=now - state.settings.silent_after_s)
+    newest = kept.listing.campaigns(state="running", limit=_LOOKED_THROUGH).items
+    running = tuple(campaign for campaign in newest if campaign.state == "running")
+    return Overview(
+        empty=not counts.campaigns and not fleet.agents,
+        campaigns=counts.campaigns,
+        running=running[:_SHOWN],
+        last=standing.ended(_SHOWN),
+        failed=standing.failed(now - _FAILED_WITHIN_S, _SHOWN),
+        findings_open=counts.findings,
+        moved=kept.series.findings(state="open", limit=_TOLD),
+        alerts_open=counts.alerts,
+        alerts=tuple(map(AlertHeadline.of, service.listed(kept.store, AlertFilter(("open",)), None, _TOLD).items)),
+        jobs=counts.jobs,
+        fleet=fleet,
+    )
+
+
+async def _position(last_event_id: LastEvent = None, after: After = None) -> int | None:
+    if last_event_id is not None and last_event_id.isascii() and last_event_id.isdigit():
+        return min(int(last_event_id[:19]), 2**62)
+    return after
+
+
+Position = Annotated[int | None, Depends(_position)]
+
+
+@events_router.get("/events", dependencies=[readers], response_class=StreamingResponse, responses=_STREAM)
+async def stream_events(state: State, position: Position) -> StreamingResponse:
+    """Follow everything that happens, from now on or from an event on."""
+    return stream(state, position, None)
+
+
+@events_router.get(
+    "/campaigns/{campaign}/events", dependencies=[readers], response_class=StreamingResponse, responses=_STREAM
+)
+def stream_campaign_events(campaign: CampaignId, state: State, position: Position) -> StreamingResponse:
+    """Follow one campaign, from its beginning or from an event on."""
+    state.kept.listing.campaign(campaign)
+    return stream(state, position or 0, campaign)
+
+
+def stream(state: ServerState, after: int | None, campaign: str | None) -> StreamingResponse:
+    """An answer that goes on until the client leaves or the server ends."""
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(state.feed.listen(after, campaign), media_type="text/event-stream", headers=headers)

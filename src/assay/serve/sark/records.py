@@ -1,21 +1,29 @@
-"""Our records in SARK's words: same fields, same names for states. Pure."""
+"""Our records and errors in SARK's words: same fields, same names for states."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from http import HTTPStatus
 from typing import Any
 
+from fastapi import Request, Response
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from pydantic import JsonValue
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.exceptions import HTTPException
 
 from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
+from assay.errors import AssayError, SpecError, UsageError
 from assay.place.fleet.protocol import Enrolment
 from assay.place.needs import Profile
-from assay.plan.digest import content_hash
-from assay.plan.job import Job
+from assay.plan.job import Job, content_hash
 from assay.report.export import sark_columns
 from assay.report.wording import failure_of, failure_sentence
-from assay.spec.devices import COMPUTE_UNITS, canonical, compute_unit
+from assay.serve.web.problems import RequestProblem, Unavailable, is_away, status_of
 from assay.spec.importers.sark import DEFAULT_INFERENCES
+from assay.spec.section import COMPUTE_UNITS, canonical, compute_unit
 from assay.spec.target import ModelTarget
 from assay.store.records import AgentRecord, CampaignSummary, JobSummary
 
@@ -28,12 +36,10 @@ _GB = 2**30
 
 
 def worker_id(agent: str) -> str:
-    """An agent's id as SARK writes it."""
     return f"worker-{agent.removeprefix('agent-')}"
 
 
 def agent_id(worker: str) -> str:
-    """A worker's id as we write it."""
     return f"agent-{worker.removeprefix('worker-')}" if worker.startswith("worker-") else worker
 
 
@@ -61,7 +67,6 @@ def enrolment_of(body: Mapping[str, Any]) -> Enrolment:
 
 
 def worker_record(agent: AgentRecord) -> dict[str, JsonValue]:
-    """A worker as SARK lists it."""
     info = device_info(agent)
     return {
         "worker_id": worker_id(agent.id),
@@ -121,15 +126,19 @@ def health_record(agent: AgentRecord, now: float, timeout_s: float) -> dict[str,
     }
 
 
-def job_record(summary: JobSummary, job: Job, attempts: int) -> dict[str, JsonValue]:
-    """A job as SARK lists it."""
+def unit_of(job: Job) -> str | None:
+    """SARK's name of what a job runs on; None where it measures no model."""
     target = job.definition.target
-    model = target if isinstance(target, ModelTarget) else None
+    return compute_unit(target.device) if isinstance(target, ModelTarget) else None
+
+
+def job_record(summary: JobSummary, job: Job, attempts: int) -> dict[str, JsonValue]:
+    target = job.definition.target
     return {
         "job_id": summary.id,
         "campaign_id": summary.campaign,
-        "model_url": model.model if model else None,
-        "compute_unit": compute_unit(model.device) if model else None,
+        "model_url": target.model if isinstance(target, ModelTarget) else None,
+        "compute_unit": unit_of(job),
         "worker_id": worker_id(summary.agent) if summary.agent else None,
         "device_name": summary.agent_name,
         "num_inference_runs": job.definition.measure.until.samples or DEFAULT_INFERENCES,
@@ -145,7 +154,6 @@ def job_record(summary: JobSummary, job: Job, attempts: int) -> dict[str, JsonVa
 def campaign_record(
     summary: CampaignSummary, jobs: Sequence[Mapping[str, JsonValue]], created_at: float, results_file: str | None
 ) -> dict[str, JsonValue]:
-    """A campaign as SARK lists it."""
     counts = breakdown(summary)
     return {
         "campaign_id": summary.id,
@@ -153,16 +161,11 @@ def campaign_record(
         "total_jobs": summary.jobs,
         "jobs": [dict(job) for job in jobs],
         "created_at": created_at,
-        "status": campaign_state(summary),
+        "status": CAMPAIGN_STATES.get(summary.state, "failed"),
         "completed_jobs": counts["complete"],
         "failed_jobs": counts["failed"],
         "results_file": results_file,
     }
-
-
-def campaign_state(summary: CampaignSummary) -> str:
-    """SARK's word for how a campaign stands."""
-    return CAMPAIGN_STATES.get(summary.state, "failed")
 
 
 def breakdown(summary: CampaignSummary) -> dict[str, int]:
@@ -221,3 +224,51 @@ def _number(value: JsonValue) -> float:
         return max(0.0, float(str(value).split()[0]))
     except (ValueError, IndexError):
         return 0.0
+
+
+_Answer = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class SarkRoute(APIRoute):
+    """A route whose errors have SARK's shape; what is our own fault still goes to the log."""
+
+    def get_route_handler(self) -> _Answer:
+        inner = super().get_route_handler()
+
+        async def answered(request: Request) -> Response:
+            try:
+                return await inner(request)
+            except RequestProblem as problem:
+                return _error(problem.status_code, str(problem.body["detail"]), problem.headers)
+            except HTTPException as problem:
+                return _error(problem.status_code, str(problem.detail), problem.headers)
+            except (AssayError, SQLAlchemyError) as problem:
+                return _ours(problem)
+
+        return answered
+
+
+async def json_body(request: Request) -> dict[str, Any]:
+    """The body as a JSON object, whatever type the client says it has: SARK's own examples name none."""
+    try:
+        body = json.loads(await request.body() or b"{}")
+    except (ValueError, RecursionError):
+        raise UsageError("the body is not JSON", code="body") from None
+    if not isinstance(body, dict):
+        raise UsageError("the body must be a JSON object", code="body")
+    return body
+
+
+def _ours(problem: AssayError | SQLAlchemyError) -> Response:
+    if is_away(problem):
+        away = Unavailable()
+        return _error(away.status_code, str(away.detail), away.headers)
+    if isinstance(problem, SQLAlchemyError):
+        raise problem
+    status = HTTPStatus.BAD_REQUEST if isinstance(problem, SpecError) else status_of(problem)
+    text = "; ".join(one.message for one in problem.problems)
+    return _error(status, f"{text}; {problem.problem.try_}" if problem.problem.try_ else text)
+
+
+def _error(status: int, text: str, headers: Any = None) -> JSONResponse:  # noqa: ANN401  (a mapping or nothing)
+    return JSONResponse({"error": text}, status_code=status, headers=dict(headers or {}))

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
+import anyio
 import anyio.to_thread
+from anyio.lowlevel import RunVar
 from fastapi import Depends, Header, Path, Query, Request, Response
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from assay.place.fleet.protocol import AGENT_KEY
 from assay.serve.settings import is_loopback
-from assay.serve.state import ServerState, server_of, state_of
+from assay.serve.state import Principal, ServerState, server_of, state_of
 from assay.serve.web.problems import RequestProblem, Unavailable
 from assay.store.listing import JobFilter
 from assay.store.tokens import Role
 
+T = TypeVar("T")
 # What proxies add to the requests they pass on.
 _FORWARDED_PREFIXES = ("x-forwarded", "x-original-")
 _FORWARDED = frozenset({
@@ -46,14 +49,6 @@ RunId = Annotated[int, Path(ge=0, le=2**31 - 1)]
 Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the content.")]
 AgentKey = Annotated[str, Header(alias=AGENT_KEY, max_length=200, description="The key that the agent enrolled with.")]
 ByAgent = Annotated[str, Query(max_length=64, description="Id of the agent.")]
-
-
-@dataclass(frozen=True, slots=True)
-class Principal:
-    """Who asks."""
-
-    name: str
-    role: Role
 
 
 class Allow:
@@ -100,73 +95,51 @@ class MetricsAccess(Allow):
 
 def _open(request: Request, state: ServerState) -> Principal:
     """Everybody on this machine is admin; a page in a browser and a proxy may speak for anybody, and are refused."""
-    _refuse_forwarded(request)
-    host = request.headers.get("host", "")
-    name = urlsplit(f"//{host}").hostname or ""
-    if not is_loopback(name):
-        raise _foreign(f"the request is for the host {name[:80]!r}, and an open server answers this machine only")
-    origin = request.headers.get("origin")
-    if origin and urlsplit(origin).netloc != host and origin not in state.settings.cors_origins:
-        raise _foreign("the request comes from a web page of another origin")
-    if not origin and request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-        raise _foreign("the request comes from a web page of another origin")
-    return Principal("local", "admin")
-
-
-def _refuse_forwarded(request: Request) -> None:
-    """Refuse a request that a proxy passed on: it connects from this machine, whatever machine sent it."""
-    for name in request.headers:
-        if name in _FORWARDED or name.startswith(_FORWARDED_PREFIXES):
+    for header in request.headers:
+        # A proxy connects from this machine, whatever machine sent the request.
+        if header in _FORWARDED or header.startswith(_FORWARDED_PREFIXES):
             raise RequestProblem(
                 403,
-                f"this server is open: everybody on this machine is admin. The header {name!r} "
+                f"this server is open: everybody on this machine is admin. The header {header!r} "
                 "says that a proxy forwarded this request, perhaps from another machine",
                 code="forwarded",
                 try_="start the server with `assay serve --closed` and make tokens with `assay tokens create`",
             )
-
-
-def _foreign(what: str) -> RequestProblem:
-    return RequestProblem(
-        403, what, code="foreign", try_="create a token on the server and restart it: `assay tokens create`"
-    )
+    host, origin = request.headers.get("host", ""), request.headers.get("origin")
+    name = urlsplit(f"//{host}").hostname or ""
+    if origin:
+        is_foreign = urlsplit(origin).netloc != host and origin not in state.settings.cors_origins
+    else:
+        is_foreign = request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
+    foreign = "the request comes from a web page of another origin" if is_foreign else ""
+    if not is_loopback(name):
+        foreign = f"the request is for the host {name[:80]!r}, and an open server answers this machine only"
+    if foreign:
+        advice = "create a token on the server and restart it: `assay tokens create`"
+        raise RequestProblem(403, foreign, code="foreign", try_=advice)
+    return Principal("local", "admin")
 
 
 async def _by_token(state: ServerState, given: HTTPAuthorizationCredentials | None) -> Principal:
-    if given is None:
-        raise _unknown("a token is needed")
-    known = state.known_token(given.credentials)
-    if known is None:
-        known = await anyio.to_thread.run_sync(state.check_token, given.credentials)
-    if known is None:
-        raise _unknown("the token is not known, was revoked or has run out")
-    return Principal(known.name, known.role)
+    principal = await state.principal(given.credentials) if given is not None else None
+    if principal is None:
+        raise RequestProblem(
+            401,
+            "a token is needed" if given is None else "the token is not known, was revoked or has run out",
+            code="unauthorized",
+            try_="send `Authorization: Bearer <token>`; assay's own commands read it from ASSAY_TOKEN or --token-file",
+            headers={"WWW-Authenticate": 'Bearer realm="assay"'},
+        )
+    return principal
 
-
-def _unknown(what: str) -> RequestProblem:
-    return RequestProblem(
-        401,
-        what,
-        code="unauthorized",
-        try_="send `Authorization: Bearer <token>`; assay's own commands read it from ASSAY_TOKEN or --token-file",
-        headers={"WWW-Authenticate": 'Bearer realm="assay"'},
-    )
-
-
-allow_readers = Allow("reader", "user", "admin")
-allow_users = Allow("user", "admin")
-allow_admins = Allow("admin")
-allow_agents = Allow("agent", "user", "admin")
-allow_agents_alone = Allow("agent", "admin")
-allow_everybody_known = Allow("agent", "reader", "user", "admin")
 
 public = Depends(Public())
-readers = Depends(allow_readers)
-users = Depends(allow_users)
-admins = Depends(allow_admins)
-agents = Depends(allow_agents)
-agents_alone = Depends(allow_agents_alone)
-everybody_known = Depends(allow_everybody_known)
+readers = Depends(Allow("reader", "user", "admin"))
+users = Depends(Allow("user", "admin"))
+admins = Depends(Allow("admin"))
+agents = Depends(Allow("agent", "user", "admin"))
+agents_alone = Depends(Allow("agent", "admin"))
+everybody_known = Depends(Allow("agent", "reader", "user", "admin"))
 
 Reader = Annotated[Principal, readers]
 User = Annotated[Principal, users]
@@ -190,5 +163,32 @@ WantedJobs = Annotated[JobFilter, Depends(wanted_jobs)]
 
 def unchanged(request: Request, tag: str) -> Response | None:
     """The answer 304 when the client has this very version."""
-    known = [one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")]
+    known = [sent.strip().removeprefix("W/") for sent in request.headers.get("if-none-match", "").split(",")]
     return Response(status_code=304, headers={"ETag": tag}) if tag.removeprefix("W/") in known or "*" in known else None
+
+
+def example(body: object, status: int = 200, **more: object) -> Answers:
+    """An answer of a route with an example of it, for the OpenAPI document."""
+    return {status: {**more, "content": {"application/json": {"example": body}}}}
+
+
+def body_of(kind: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A body that a route reads by hand, for the OpenAPI document."""
+    return {"requestBody": {"required": True, "content": {kind: {"schema": schema}}}}
+
+
+BINARY: Mapping[str, Any] = {"type": "string", "format": "binary"}
+
+
+class Turns:
+    """Arithmetic in Python, one request at a time: two at once would only slow each other, and everybody else."""
+
+    def __init__(self, name: str) -> None:
+        self._limiter: RunVar[anyio.CapacityLimiter] = RunVar(name)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        try:
+            limiter = self._limiter.get()
+        except LookupError:
+            self._limiter.set(limiter := anyio.CapacityLimiter(1))
+        return await anyio.to_thread.run_sync(work, limiter=limiter)

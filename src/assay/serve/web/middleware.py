@@ -17,7 +17,7 @@ from assay.errors import StoreError
 from assay.serve.observability import ServerMetrics, tell, tell_failure
 from assay.serve.settings import MB, ServerSettings
 from assay.serve.state import ServerState
-from assay.serve.web.problems import RequestProblem, answer, document, status_of, unexpected
+from assay.serve.web.problems import RequestProblem, status_of, unexpected
 
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _ARTEFACT = re.compile(r"/artefacts/[^/]+$")
@@ -28,7 +28,6 @@ _RESULT = re.compile(r"/(attempts|elsewhere/[^/]+/jobs)/[^/]+/result$")
 # `\u0000` in JSON; a backslash that is itself escaped begins no escape.
 _ZERO = re.compile(rb"(?<!\\)((?:\\\\)*+)\\u0000")
 _BODIES = ("POST", "PUT", "PATCH")
-_UPLOAD = re.compile(r"/artefacts/[^/]+$")
 # What machines and programs say is kept without them: a result must not be lost for what a program printed.
 _OF_MACHINES = re.compile(
     r"/api/v1/(jobs/[^/]+/attempts/|agents$|agents/[^/]+/heartbeat$|elsewhere/[^/]+/(standings|jobs/[^/]+/result)$)"
@@ -69,17 +68,14 @@ class Durable:
                     await self.state.durable()
                 except StoreError as problem:
                     refused = True
-                    await _refuse(scope, receive, send, problem)
+                    tell_failure("not on disk", problem, path=scope["path"])
+                    said = problem.problem
+                    answer = RequestProblem(status_of(problem), said.message, code=said.code, try_=said.try_).answer()
+                    await answer(scope, receive, send)
             if not refused:
                 await send(message)
 
         await self.app(scope, receive, acknowledge)
-
-
-async def _refuse(scope: Scope, receive: Receive, send: Send, problem: StoreError) -> None:
-    tell_failure("not on disk", problem, path=scope["path"])
-    said, status = problem.problem, status_of(problem)
-    await answer(document(status, said.message, code=said.code, try_=said.try_))(scope, receive, send)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +92,7 @@ class SizeLimits:
         return cls(*(int(size * MB) for size in sizes))
 
     def for_request(self, method: str, path: str) -> int:
-        if method == "PUT" and "/attempts/" not in path and _ARTEFACT.search(path):
+        if _is_upload(method, path):
             return self.artefact
         if method == "PUT" and _RESULT.search(path):
             return self.result
@@ -115,16 +111,11 @@ class Limit:
             await self.app(scope, receive, send)
             return
         limit = self.limits.for_request(scope["method"], scope["path"])
-        if _announced(scope) > limit:
-            refused = _too_large(limit)
-            await answer(refused.body, {"Connection": "close"})(scope, receive, send)
+        announced = _header(scope, b"content-length")
+        if announced.isdecimal() and int(announced) > limit:
+            await _too_large(limit).answer(Connection="close")(scope, receive, send)
             return
         await self.app(scope, _counting(receive, limit), send)
-
-
-def _announced(scope: Scope) -> int:
-    value = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-    return int(value) if value.isdigit() else 0
 
 
 def _counting(receive: Receive, limit: int) -> Receive:
@@ -142,13 +133,8 @@ def _counting(receive: Receive, limit: int) -> Receive:
 
 
 def _too_large(limit: int) -> RequestProblem:
-    shown = f"{limit / MB:g} MB"
-    return RequestProblem(
-        413,
-        f"the body is larger than the {shown} that are allowed",
-        code="too-large",
-        try_="send less, or have the server's limit raised",
-    )
+    said = f"the body is larger than the {limit / MB:g} MB that are allowed"
+    return RequestProblem(413, said, code="too-large", try_="send less, or have the server's limit raised")
 
 
 def holds_zero(body: bytes) -> bool:
@@ -168,47 +154,33 @@ class ZeroBytes:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] not in _BODIES or _is_upload(scope):
+        if scope["type"] != "http" or scope["method"] not in _BODIES or _is_upload(scope["method"], scope["path"]):
             await self.app(scope, receive, send)
             return
         try:
-            messages = await _whole(receive)
+            messages = [await receive()]
+            while messages[-1].get("more_body"):
+                messages.append(await receive())
         except RequestProblem as problem:  # too large
-            await answer(problem.body, {"Connection": "close"})(scope, receive, send)
+            await problem.answer(Connection="close")(scope, receive, send)
             return
         body = b"".join(message.get("body", b"") for message in messages)
         if holds_zero(body):
             if not _OF_MACHINES.search(scope["path"]):
-                await answer(_refused().body)(scope, receive, send)
+                said = "the request holds a zero byte (\\u0000), which no database can keep"
+                await RequestProblem(422, said, code="zero-byte", try_="remove it").answer()(scope, receive, send)
                 return
             messages = [{"type": "http.request", "body": without_zero(body), "more_body": False}]
-        await self.app(scope, _again(messages, receive), send)
+        waiting = list(reversed(messages))
+
+        async def received() -> Message:
+            return waiting.pop() if waiting else await receive()
+
+        await self.app(scope, received, send)
 
 
-def _is_upload(scope: Scope) -> bool:
-    return scope["method"] == "PUT" and "/attempts/" not in scope["path"] and bool(_UPLOAD.search(scope["path"]))
-
-
-async def _whole(receive: Receive) -> list[Message]:
-    messages = [await receive()]
-    while messages[-1].get("more_body"):
-        messages.append(await receive())
-    return messages
-
-
-def _again(messages: list[Message], receive: Receive) -> Receive:
-    waiting = list(reversed(messages))
-
-    async def received() -> Message:
-        return waiting.pop() if waiting else await receive()
-
-    return received
-
-
-def _refused() -> RequestProblem:
-    return RequestProblem(
-        422, "the request holds a zero byte (\\u0000), which no database can keep", code="zero-byte", try_="remove it"
-    )
+def _is_upload(method: str, path: str) -> bool:
+    return method == "PUT" and "/attempts/" not in path and bool(_ARTEFACT.search(path))
 
 
 class Observe:
@@ -223,21 +195,32 @@ class Observe:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        scope["request_id"] = _request_id(scope)
+        given = _header(scope, b"x-request-id")
+        scope["request_id"] = given if _ID.match(given) else secrets.token_hex(8)
         if self.root_path:  # whether or not the proxy takes it off the path
             scope["root_path"] = self.root_path
-        answer = _Answer(scope, send)
-        begin = time.perf_counter()
+        begin, status = time.perf_counter(), 0
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                present = {name.lower() for name, _ in message.get("headers", ())}
+                extra = [(name, value) for name, value in _SECURITY if name not in present]
+                extra.append((b"x-request-id", scope["request_id"].encode("ascii")))
+                message = {**message, "headers": [*message.get("headers", ()), *extra]}
+            await send(message)
+
         try:
-            await self.app(scope, receive, answer.send)
+            await self.app(scope, receive, send_with_headers)
         except ClientDisconnect:  # nobody is there to be answered
-            answer.status = answer.status or _CLIENT_LEFT
+            status = status or _CLIENT_LEFT
         except Exception as problem:  # our own mistake: the client gets an answer, the log gets the place
-            if answer.status:
+            if status:
                 raise  # too late to answer; the server closes the connection
-            await unexpected(scope, problem)(scope, receive, answer.send)
+            await unexpected(scope, problem)(scope, receive, send_with_headers)
         finally:
-            self._note(scope, answer.status, time.perf_counter() - begin)
+            self._note(scope, status, time.perf_counter() - begin)
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         template = route_template(scope)
@@ -262,24 +245,5 @@ def route_template(scope: MutableMapping[str, Any]) -> str:
     return str(getattr(route, "path", "")) or "unmatched"
 
 
-def _request_id(scope: Scope) -> str:
-    given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"").decode("latin-1")
-    return given if _ID.match(given) else secrets.token_hex(8)
-
-
-class _Answer:
-    """What is sent, with our headers on top."""
-
-    def __init__(self, scope: Scope, send: Send) -> None:
-        self._scope = scope
-        self._send = send
-        self.status = 0
-
-    async def send(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            present = {name.lower() for name, _ in message.get("headers", ())}
-            extra = [(name, value) for name, value in _SECURITY if name not in present]
-            extra.append((b"x-request-id", self._scope["request_id"].encode("ascii")))
-            message = {**message, "headers": [*message.get("headers", ()), *extra]}
-        await self._send(message)
+def _header(scope: Scope, name: bytes) -> str:
+    return next((value.decode("latin-1") for given, value in scope["headers"] if given == name), "")

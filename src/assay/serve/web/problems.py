@@ -6,19 +6,21 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import Field
+from pydantic import Field, ValidationError
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
 
-from assay.errors import AssayError, Problem, SpecError, StoreError, UsageError
+from assay.documents import adapter
+from assay.errors import AssayError, SpecError, StoreError, UsageError
 from assay.serve.observability import tell, tell_failure
 
+T = TypeVar("T")
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 2
 
@@ -91,7 +93,21 @@ class RequestProblem(HTTPException):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(status, detail, headers=dict(headers or {}))
-        self.body = document(status, detail, code=code, try_=try_, at=at, errors=errors)
+        self.body: dict[str, Any] = {
+            "type": f"urn:assay:problem:{code}",
+            "title": HTTPStatus(status).phrase,
+            "status": status,
+            "detail": detail,
+            "code": code,
+            **({"at": at} if at else {}),
+            **({"try": try_} if try_ else {}),
+            **({"errors": [dict(error) for error in errors]} if errors else {}),
+        }
+
+    def answer(self, **more: str) -> JSONResponse:
+        """The answer that says so, with further headers."""
+        headers = {**(self.headers or {}), **more}
+        return JSONResponse(self.body, status_code=self.status_code, headers=headers, media_type=MEDIA_TYPE)
 
 
 class Unavailable(RequestProblem):
@@ -107,36 +123,25 @@ class Unavailable(RequestProblem):
         )
 
 
-def document(
-    status: int,
-    detail: str,
-    *,
-    code: str,
-    try_: str = "",
-    at: str = "",
-    errors: Sequence[Mapping[str, object]] = (),
-) -> dict[str, Any]:
-    """The body of an error answer."""
-    title = HTTPStatus(status).phrase
-    body: dict[str, Any] = {
-        "type": f"urn:assay:problem:{code}",
-        "title": title,
-        "status": status,
-        "detail": detail,
-        "code": code,
-    }
-    body |= {"at": at} if at else {}
-    body |= {"try": try_} if try_ else {}
-    body |= {"errors": [dict(one) for one in errors]} if errors else {}
-    return body
+def bad_value(at: str, what: str) -> RequestProblem:
+    return RequestProblem(422, what, code="request", at=at)
 
 
-def answer(body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> JSONResponse:
-    return JSONResponse(body, status_code=body["status"], headers=dict(headers or {}), media_type=MEDIA_TYPE)
+def read_body(kind: type[T], body: bytes, what: str, code: str) -> T:
+    """Read a document that was sent; what was sent is not repeated in an error: it may hold a secret.
+
+    Raises:
+        RequestProblem: if it is none.
+    """
+    try:
+        return adapter(kind).validate_json(body)
+    except ValidationError as invalid:
+        found = invalid.errors(include_url=False, include_input=False, include_context=False)[:20]
+        errors = [{"message": error["msg"], "at": ".".join(map(str, error["loc"]))} for error in found]
+        raise RequestProblem(422, f"this is not a {what}", code=code, errors=errors) from None
 
 
 def add_problem_answers(app: FastAPI) -> None:
-    """Turn every error into a problem document."""
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(AssayError, _ours)
@@ -156,11 +161,11 @@ def is_away(problem: BaseException) -> bool:
 
 def _http(request: Request, problem: Exception) -> JSONResponse:
     if isinstance(problem, RequestProblem):
-        return answer(problem.body, problem.headers)
+        return problem.answer()
     assert isinstance(problem, HTTPException)  # noqa: S101  (registered for this class alone)
     code = HTTPStatus(problem.status_code).phrase.lower().replace(" ", "-")
     said = f"{request.method} {request.url.path}: {str(problem.detail).lower()}"
-    return answer(document(problem.status_code, said, code=code), problem.headers)
+    return RequestProblem(problem.status_code, said, code=code, headers=problem.headers).answer()
 
 
 def _invalid(request: Request, problem: Exception) -> JSONResponse:  # noqa: ARG001  (the framework's signature)
@@ -168,7 +173,7 @@ def _invalid(request: Request, problem: Exception) -> JSONResponse:  # noqa: ARG
     # What was sent is not repeated: it may hold a secret.
     errors = [{"message": one["msg"], "at": ".".join(map(str, one["loc"]))} for one in problem.errors()[:20]]
     detail = "; ".join(f"{one['at']}: {one['message']}" for one in errors[:3])
-    return answer(document(422, detail or "the request is not valid", code="request", errors=errors))
+    return RequestProblem(422, detail or "the request is not valid", code="request", errors=errors).answer()
 
 
 def _ours(request: Request, problem: Exception) -> JSONResponse:
@@ -179,14 +184,17 @@ def _ours(request: Request, problem: Exception) -> JSONResponse:
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         tell_failure("request failed", problem, path=request.url.path, code=problem.problem.code)
     first = problem.problem
-    several = [_item(one) for one in problem.problems] if isinstance(problem, SpecError) else []
+    several: list[dict[str, str]] = []
+    for one in problem.problems if isinstance(problem, SpecError) else ():
+        named = {"message": one.message, "code": one.code, "at": one.at, "try": one.try_}
+        several.append({key: text for key, text in named.items() if text})
     # Where in a benchmark is for the client; where on this machine is not.
     at = first.at if isinstance(problem, SpecError) else ""
-    return answer(document(status, first.message, code=first.code, try_=first.try_, at=at, errors=several))
+    said = RequestProblem(status, first.message, code=first.code, try_=first.try_, at=at, errors=several)
+    return said.answer()
 
 
 def status_of(problem: AssayError) -> int:
-    """The HTTP status of one of our errors."""
     code = problem.problem.code
     if code in _STATUS:
         return _STATUS[code]
@@ -197,36 +205,24 @@ def status_of(problem: AssayError) -> int:
     return 503 if isinstance(problem, StoreError) else 422
 
 
-def _item(problem: Problem) -> dict[str, str]:
-    named = {"message": problem.message, "code": problem.code, "at": problem.at, "try": problem.try_}
-    return {key: text for key, text in named.items() if text}
-
-
 def _database(request: Request, problem: Exception) -> JSONResponse:
     if is_away(problem):
         return _away(problem)
     if isinstance(problem, DataError):
-        return answer(document(422, "a value of the request cannot be kept", code="request"))
+        return RequestProblem(422, "a value of the request cannot be kept", code="request").answer()
     if isinstance(problem, IntegrityError):
-        return answer(
-            document(
-                409,
-                "this was changed by somebody else at the same time",
-                code="conflict",
-                try_="read it again and repeat the request",
-            )
-        )
+        said = "this was changed by somebody else at the same time"
+        return RequestProblem(409, said, code="conflict", try_="read it again and repeat the request").answer()
     return unexpected(request.scope, problem)
 
 
 def _away(problem: Exception) -> JSONResponse:
     what = _AWAY.get(problem.problem.code, "the database") if isinstance(problem, StoreError) else "the database"
     tell("away", level=logging.DEBUG, what=what, kind=type(problem).__name__)
-    unavailable = Unavailable(what)
-    return answer(unavailable.body, unavailable.headers)
+    return Unavailable(what).answer()
 
 
 def unexpected(scope: Mapping[str, Any], problem: Exception) -> JSONResponse:
     """The answer when our own code failed: the log says where, the client is told no detail."""
     tell_failure("request failed", problem, path=scope.get("path", ""), request=scope.get("request_id", ""))
-    return answer(document(500, "the server failed on this request; its log says where", code="internal"))
+    return RequestProblem(500, "the server failed on this request; its log says where", code="internal").answer()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import JsonValue
 from sqlalchemy import func, select
@@ -15,12 +15,12 @@ from assay.analyse.records import Answer, Interval, MetricStatistics, MultiRunJo
 from assay.documents import from_json
 from assay.errors import UsageError
 from assay.metrics import Better
-from assay.plan.digest import content_hash
-from assay.report.reading import read_job
+from assay.plan.job import content_hash
+from assay.report.result import read_job
 from assay.report.wording import headline_of, job_label, machine_name
 from assay.serve.state import ServerStore
 from assay.store.database import reading
-from assay.store.listing import JobFilter
+from assay.store.listing import JobFilter, Page
 from assay.store.records import JobDetail, JobSummary, StoredJob, StoredResult
 from assay.store.tables import EventRow
 from assay.version import __version__
@@ -28,6 +28,7 @@ from assay.version import __version__
 # A matrix of more jobs is too large to look at.
 LARGEST_MATRIX = 2000
 _PAGE = 500
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,6 @@ class MetricView:
 
     @classmethod
     def of(cls, stats: MetricStatistics) -> MetricView:
-        """The figures that lists show."""
         return cls(stats.unit, stats.better, stats.median, stats.interval, stats.p99, stats.runs, stats.count)
 
 
@@ -108,6 +108,17 @@ class ComparisonMatrix:
     cells: tuple[Cell, ...]
 
 
+def every(read: Callable[..., Page[T]], *arguments: object, **named: object) -> Iterator[T]:
+    """All items of a list of the store, page by page."""
+    cursor: str | None = None
+    while True:
+        page = read(*arguments, **named, cursor=cursor, limit=_PAGE)
+        yield from page.items
+        cursor = page.next
+        if cursor is None:
+            return
+
+
 def job_result(kept: ServerStore, detail: JobDetail) -> MultiRunJobResult:
     """A job's result, or what is known of it."""
     summary = detail.summary
@@ -123,11 +134,7 @@ def result_tag(kept: ServerStore, campaign: str) -> str:
 
 
 def result_view(stored: StoredResult) -> ResultView:
-    result = from_json(MultiRunJobResult, stored.result, source=stored.job.id)
-    return _view(stored.job, result)
-
-
-def _view(job: JobSummary, result: MultiRunJobResult) -> ResultView:
+    job, result = stored.job, from_json(MultiRunJobResult, stored.result, source=stored.job.id)
     names = headline_of(result) if result.state == "done" else ()
     return ResultView(
         job=job.id,
@@ -153,7 +160,8 @@ def comparison(kept: ServerStore, campaigns: Iterable[str], metric: str, rows: s
         UsageError: if there is nothing to compare, or too much.
     """
     found = _results(kept, campaigns)
-    axes = _axes(found)
+    points = dict.fromkeys(path for _, result in found for path in result.point)
+    axes = (*points, "job", "machine", "campaign", "benchmark")
     names = tuple(dict.fromkeys(name for _, result in found for name in result.metrics))
     chosen = metric or next((name for _, result in found for name in headline_of(result)), "")
     row = rows or axes[0]
@@ -183,36 +191,22 @@ def _results(kept: ServerStore, campaigns: Iterable[str]) -> list[Pair]:
     found: list[Pair] = []
     for campaign in dict.fromkeys(campaigns):
         kept.listing.campaign(campaign)
-        cursor: str | None = None
-        while True:
-            page = kept.listing.results(JobFilter(campaign=campaign), cursor=cursor, limit=_PAGE)
-            found += [(one.job, from_json(MultiRunJobResult, one.result, source=one.job.id)) for one in page.items]
+        for stored in every(kept.listing.results, JobFilter(campaign=campaign)):
+            found.append((stored.job, from_json(MultiRunJobResult, stored.result, source=stored.job.id)))
             if len(found) > LARGEST_MATRIX:
                 raise UsageError(
                     f"more than {LARGEST_MATRIX} jobs are too many to compare at once",
                     code="too-many",
                     try_="compare fewer campaigns",
                 )
-            cursor = page.next
-            if cursor is None:
-                break
     return found
 
 
-def _axes(found: list[Pair]) -> tuple[str, ...]:
-    points = dict.fromkeys(path for _, result in found for path in result.point)
-    return (*points, "job", "machine", "campaign", "benchmark")
-
-
 def _value(job: JobSummary, result: MultiRunJobResult, axis: str) -> str:
-    fixed = {
-        "job": job.label or job.id,
-        "machine": machine_name(result) or (job.agent_name or "unknown"),
-        "campaign": job.campaign,
-        "benchmark": job.benchmark,
-    }
-    if axis in fixed:
-        return fixed[axis]
+    if axis == "machine":
+        return machine_name(result) or (job.agent_name or "unknown")
+    if axis in ("job", "campaign", "benchmark"):
+        return {"job": job.label or job.id, "campaign": job.campaign, "benchmark": job.benchmark}[axis]
     value = result.point.get(axis)
     return "" if value is None else job_label({axis: value}, {}).partition("=")[2] or str(value)
 
@@ -244,6 +238,6 @@ def _judged(
     reasons = unusable(base[1], result)
     moved = machine_moved((base[1],), (result,), anyway=True)
     compared = doubted(compare_metric(metric, base[1].metrics[metric], stats), moved)
-    return (
-        (compared.change, "cannot tell", reasons) if reasons else (compared.change, compared.answer, compared.because)
-    )
+    if reasons:
+        return compared.change, "cannot tell", reasons
+    return compared.change, compared.answer, compared.because

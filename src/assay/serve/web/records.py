@@ -5,23 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
-from typing import Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from pydantic import JsonValue
 
 from assay.analyse.records import MultiRunJobResult
 from assay.place.fleet.protocol import Submission
-from assay.plan.job import Job, JobFile
-from assay.plan.lifecycle import State
+from assay.plan.job import Job, JobFile, State
 from assay.plan.schedule import next_times, start_of
 from assay.spec.schedule import Schedule
 from assay.store.artefacts import JobArtefact
-from assay.store.firings import FiringRecord, Outcome
+from assay.store.listing import Page
 from assay.store.records import AttemptRecord, CampaignSummary, EventRecord, JobSummary, Placement
-from assay.store.schedules import ScheduleRecord
+from assay.store.schedules import FiringRecord, Outcome, ScheduleRecord
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 
 _SHOWN = 5
 T = TypeVar("T")
+
+
+def _shared(record: DataclassInstance, kind: type[DataclassInstance]) -> dict[str, Any]:
+    """The values of a record that another kind of record has too, by name."""
+    names = {field.name for field in fields(kind)}
+    return {field.name: getattr(record, field.name) for field in fields(record) if field.name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +65,8 @@ class FiringView:
     """Who dealt with it."""
 
     @classmethod
-    def of(cls, one: FiringRecord, schedule: Schedule) -> FiringView:
-        """A firing as the store knows it."""
-        return cls(
-            id=one.id,
-            due=one.due,
-            local=local_time(schedule, one.due),
-            outcome=one.outcome,
-            fired_at=one.fired_at,
-            campaign=one.campaign,
-            campaign_state=one.campaign_state,
-            reason=one.reason,
-            server=one.server,
-        )
+    def of(cls, firing: FiringRecord, schedule: Schedule) -> FiringView:
+        return cls(**_shared(firing, cls), local=local_time(schedule, firing.due))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +91,8 @@ class ScheduleView:
     def of(cls, one: ScheduleRecord, last: FiringRecord | None, now: datetime) -> ScheduleView:
         """A schedule as the store knows it, seen now."""
         coming = upcoming(one.schedule, one.name, now, _SHOWN) if one.state == "active" else ()
-        return cls(
-            id=one.id,
-            name=one.name,
-            state=one.state,
-            schedule=one.schedule.model_dump(mode="json"),
-            next=coming,
-            last=None if last is None else FiringView.of(last, one.schedule),
-            created_at=one.created_at,
-            changed_at=one.changed_at,
-            submitted_by=one.submitted_by,
-        )
+        values = _shared(one, cls) | {"schedule": one.schedule.model_dump(mode="json")}
+        return cls(**values, next=coming, last=None if last is None else FiringView.of(last, one.schedule))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +123,10 @@ class Listed(Generic[T]):
     items: tuple[T, ...]
     next: str | None = None
     """Pass it as `cursor` to get the next page; null on the last one."""
+
+    @classmethod
+    def of(cls, page: Page[T]) -> Listed[T]:
+        return cls(page.items, page.next)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,8 +245,7 @@ class CampaignDetail(CampaignSummary):
 
     @classmethod
     def of(cls, summary: CampaignSummary, runs: int, jobs: tuple[JobSummary, ...]) -> CampaignDetail:
-        columns = {field.name: getattr(summary, field.name) for field in fields(summary)}
-        return cls(**columns, runs=runs, job_list=jobs)
+        return cls(**_shared(summary, cls), runs=runs, job_list=jobs)
 
 
 @dataclass(frozen=True, slots=True)

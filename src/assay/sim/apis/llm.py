@@ -5,17 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
-from assay.sim.apis import ollama, openai
-from assay.sim.apis.broken_replies import IntactReply, broken_reply
+from assay.sim.apis.dialects import Chat, Completions, OllamaDialect, embed, embeddings, models, tags
 from assay.sim.apis.schedule import (
     JSON,
     Dialect,
+    IntactReply,
     ReplyPlan,
     ReplyTimes,
     ScheduleBuilder,
     asked,
+    broken_reply,
     fitted,
     packed,
     reply,
@@ -23,10 +25,8 @@ from assay.sim.apis.schedule import (
 )
 from assay.sim.apis.site import METRICS, Site
 from assay.sim.apis.text import WordTokenizer, chat_texts, limit, one_prompt, prompt_tokens, texts_of, vector
-from assay.sim.reply import REFUSED, ReplySchedule, SimulatedReply
-from assay.sim.wire.connection import ServerConnection
-from assay.sim.wire.request_head import Head, HttpError
-from assay.sim.world import World
+from assay.sim.wire.connection import Head, HttpError, ServerConnection
+from assay.sim.world import REFUSED, ReplySchedule, SimulatedReply, World
 
 # From the request and its number to what is answered.
 Planning = Callable[[dict[str, Any], int], ReplyPlan]
@@ -42,16 +42,16 @@ class LlmServer:
         self._model = script.model or "sim"
         self._created = int(time.time())
         created = datetime.fromtimestamp(self._created, UTC).isoformat().replace("+00:00", "Z")
-        self._chat = openai.Chat(
+        self._chat = Chat(
             self._model,
             self._created,
             done=script.done,
             reasoning_field=script.reasoning_field,
             reasoning_tokens=script.reasoning_tokens,
         )
-        self._completions = openai.Completions(self._model, self._created, done=script.done)
-        self._ollama_chat = ollama.OllamaDialect(self._model, created, chat=True)
-        self._ollama = ollama.OllamaDialect(self._model, created, chat=False)
+        self._completions = Completions(self._model, self._created, done=script.done)
+        self._ollama_chat = OllamaDialect(self._model, created, chat=True)
+        self._ollama = OllamaDialect(self._model, created, chat=False)
         self._at_once = (
             script.ttft == script.itl
             and script.ttft.is_constant
@@ -72,12 +72,12 @@ class LlmServer:
             ("/api/chat", self._ollama_chat, self._plan_ollama_chat),
             ("/api/generate", self._ollama, self._plan_ollama),
         ):
-            site.serve("POST", path, _bound(self._generate, dialect, planning))
-        site.serve("POST", "/v1/embeddings", _bound(self._embed, self._chat, self._openai_vectors))
-        site.serve("POST", "/api/embed", _bound(self._embed, self._ollama, self._ollama_vectors))
+            site.serve("POST", path, partial(self._generate, dialect, planning))
+        site.serve("POST", "/v1/embeddings", partial(self._embed, self._chat, self._openai_vectors))
+        site.serve("POST", "/api/embed", partial(self._embed, self._ollama, self._ollama_vectors))
         site.tell("GET", "/v1/models", self._models)
-        site.tell("GET", "/api/tags", _always(ollama.tags(self._model, created)))
-        site.tell("GET", "/api/version", _always(packed({"version": "0.0.0"})))
+        for path, body in (("/api/tags", tags(self._model, created)), ("/api/version", packed({"version": "0.0.0"}))):
+            site.tell("GET", path, partial(_always, body))
         site.tell("GET", "/metrics", self._metrics)
         if self._script.tokenizer:
             site.tell("POST", "/tokenize", self._tokenize)
@@ -95,13 +95,9 @@ class LlmServer:
         body: bytes,
         arrival_ns: int,
     ) -> None:
-        world = self._world
-        number = world.take_number()
+        world, number = self._world, self._world.take_number()
         try:
-            self._check(head)
-            ask = asked(body)
-            self._check_model(ask)
-            plan = planning(ask, number)
+            plan = planning(self._asked(head, body), number)
         except HttpError as problem:
             self._refuse(dialect, problem, connection, head, number, arrival_ns)
             return
@@ -125,9 +121,7 @@ class LlmServer:
         if fault is None:
             make = courses.stream if plan.stream else courses.whole
             return make(dialect, plan, head, offsets)
-        failed = HttpError(
-            int(fault) if fault.isdecimal() else 500, "the simulated server fails on purpose", "simulated"
-        )
+        failed = _on_purpose(fault)
         never = ReplyTimes(0, 0, 0)
         if plan.stream:
             events, carried, when = shape.events, shape.carried, tuple(offsets)
@@ -135,19 +129,9 @@ class LlmServer:
         else:
             events = (dialect.whole(plan, "", courses.text(0, plan.tokens), never),)
             carried, when, tail = (plan.tokens,), (offsets[-1],), b""
-        sound = IntactReply(
-            head,
-            dialect.kind if plan.stream else JSON,
-            events,
-            carried,
-            when,
-            plan.stream,
-            dialect.error(failed),
-            dialect.error_event(failed),
-            dialect.broken_event(),
-            plan.prompt_tokens,
-            tail,
-        )
+        kind = dialect.kind if plan.stream else JSON
+        errors = (dialect.error(failed), dialect.error_event(failed), dialect.broken_event())
+        sound = IntactReply(head, kind, events, carried, when, plan.stream, *errors, plan.prompt_tokens, tail)
         return broken_reply(fault, sound)
 
     def _chat_tokens(self, ask: dict[str, Any]) -> int:
@@ -210,13 +194,9 @@ class LlmServer:
         body: bytes,
         arrival_ns: int,
     ) -> None:
-        world = self._world
-        number = world.take_number()
+        world, number = self._world, self._world.take_number()
         try:
-            self._check(head)
-            ask = asked(body)
-            self._check_model(ask)
-            data, tokens = telling(ask)
+            data, tokens = telling(self._asked(head, body))
         except HttpError as problem:
             self._refuse(dialect, problem, connection, head, number, arrival_ns)
             return
@@ -226,8 +206,7 @@ class LlmServer:
         if fault is None:
             course = ReplySchedule((fitted(reply(data), head),), (0,), (due_ns,), prompt_tokens=tokens)
         else:
-            status = int(fault) if fault.isdecimal() else 500
-            error = dialect.error(HttpError(status, "the simulated server fails on purpose", "simulated"))
+            error = dialect.error(_on_purpose(fault))
             course = broken_reply(
                 fault, IntactReply(head, JSON, (data,), (0,), (due_ns,), False, error, error, b"{", tokens)
             )
@@ -245,13 +224,11 @@ class LlmServer:
     def _openai_vectors(self, ask: dict[str, Any]) -> tuple[bytes, int]:
         vectors, tokens = self._vectors(ask)
         counted = None if self._script.usage == "never" else tokens
-        return openai.embeddings(
-            self._model, vectors, counted, as_base64=ask.get("encoding_format") == "base64"
-        ), tokens
+        return embeddings(self._model, vectors, counted, as_base64=ask.get("encoding_format") == "base64"), tokens
 
     def _ollama_vectors(self, ask: dict[str, Any]) -> tuple[bytes, int]:
         vectors, tokens = self._vectors(ask)
-        return ollama.embed(self._model, vectors, None if self._script.usage == "never" else tokens), tokens
+        return embed(self._model, vectors, None if self._script.usage == "never" else tokens), tokens
 
     # What is told at once
 
@@ -260,7 +237,7 @@ class LlmServer:
             self._check(head)
         except HttpError as problem:
             return reply(self._chat.error(problem), problem.status)
-        return reply(openai.models(self._model, self._created, self._script.context_limit))
+        return reply(models(self._model, self._created, self._script.context_limit))
 
     def _metrics(self, head: Head, body: bytes) -> bytes:  # noqa: ARG002
         world = self._world
@@ -301,9 +278,13 @@ class LlmServer:
         if key is not None and head.headers.get("authorization") != f"Bearer {key}":
             raise HttpError(401, "Incorrect API key provided.", "invalid_api_key")
 
-    def _check_model(self, ask: dict[str, Any]) -> None:
+    def _asked(self, head: Head, body: bytes) -> dict[str, Any]:
+        """What is asked, where it may be asked of this server and its model."""
+        self._check(head)
+        ask = asked(body)
         if self._script.model is not None and ask.get("model") != self._script.model:
             raise HttpError(404, f"The model `{ask.get('model')}` does not exist.", "model_not_found")
+        return ask
 
     def _refuse(
         self,
@@ -316,22 +297,13 @@ class LlmServer:
     ) -> None:
         data = fitted(reply(dialect.error(problem), problem.status), head)
         course = ReplySchedule((data,), (0,), (0,), status=problem.status, outcome=REFUSED)
-        answer = SimulatedReply(self._world, connection, number, arrival_ns, course)
-        connection.answering = answer
-        answer.start(arrival_ns)
+        self._world.refuse(SimulatedReply(self._world, connection, number, arrival_ns, course))
 
 
-def _bound(serving: Callable[..., None], *first: object) -> Callable[[ServerConnection, Head, bytes, int], None]:
-    """A serving function with its first arguments given."""
-
-    def bound(connection: ServerConnection, head: Head, body: bytes, arrival_ns: int) -> None:
-        serving(*first, connection, head, body, arrival_ns)
-
-    return bound
+def _on_purpose(fault: str) -> HttpError:
+    status = int(fault) if fault.isdecimal() else 500
+    return HttpError(status, "the simulated server fails on purpose", "simulated")
 
 
-def _always(body: bytes) -> Callable[[Head, bytes], bytes]:
-    def telling(*_: object) -> bytes:
-        return reply(body)
-
-    return telling
+def _always(body: bytes, _head: Head, _body: bytes) -> bytes:
+    return reply(body)

@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from urllib.parse import parse_qs
 
-from assay.sim.apis.broken_replies import IntactReply, broken_reply
-from assay.sim.apis.schedule import JSON, LINES, asked, fitted, packed, reply
+from assay.sim.apis.schedule import JSON, LINES, IntactReply, asked, broken_reply, fitted, packed, reply
 from assay.sim.records import OUTCOMES
-from assay.sim.reply import NUMBER_MARK, REFUSED, ReplySchedule, SimulatedReply
-from assay.sim.wire.connection import ServerConnection
-from assay.sim.wire.request_head import Head, HttpError
-from assay.sim.world import World
+from assay.sim.wire.connection import Head, HttpError, Serve, ServerConnection
+from assay.sim.world import NUMBER_MARK, REFUSED, ReplySchedule, SimulatedReply, World
 from assay.units import seconds
 
-# Serves a request in its own time.
-Serving = Callable[[ServerConnection, Head, bytes, int], None]
 # Gives the bytes of a whole answer.
 Telling = Callable[[Head, bytes], bytes]
 METRICS = b"text/plain; version=0.0.4; charset=utf-8"
@@ -25,9 +20,9 @@ _BINARY = b"application/octet-stream"
 class Site:
     """Finds who serves a request. What is told at once has neither number nor record."""
 
-    def __init__(self, world: World, other: Serving | None = None) -> None:
+    def __init__(self, world: World, other: Serve | None = None) -> None:
         self._world, self._other = world, other
-        self._serving: dict[tuple[str, str], Serving] = {}
+        self._serving: dict[tuple[str, str], Serve] = {}
         self._telling: dict[tuple[str, str], Telling] = {}
         self._asked = 0
         self.tell("GET", "/health", self._health)
@@ -36,12 +31,10 @@ class Site:
         self.tell("GET", "/sim/state", self._state)
         self.tell("POST", "/sim/stall", self._stall)
 
-    def serve(self, method: str, path: str, serving: Serving) -> None:
-        """Add a path whose answers are scripted."""
+    def serve(self, method: str, path: str, serving: Serve) -> None:
         self._serving[method, path] = serving
 
     def tell(self, method: str, path: str, telling: Telling) -> None:
-        """Add a path that is answered at once."""
         self._telling[method, path] = telling
 
     def __call__(self, connection: ServerConnection, head: Head, body: bytes, arrival_ns: int) -> None:
@@ -64,10 +57,11 @@ class Site:
         connection.finished()
 
     def _unknown(self, head: Head) -> bytes:
-        allowed = {method for method, path in (*self._serving, *self._telling) if path == head.path}
-        if allowed:
-            told = packed({"error": {"message": f"{head.path} takes {', '.join(sorted(allowed))}", "code": None}})
-            return reply(told, 405, JSON, f"allow: {', '.join(sorted(allowed))}\r\n".encode())
+        methods = {method for method, path in (*self._serving, *self._telling) if path == head.path}
+        if methods:
+            allowed = ", ".join(sorted(methods))
+            told = packed({"error": {"message": f"{head.path} takes {allowed}", "code": None}})
+            return reply(told, 405, JSON, f"allow: {allowed}\r\n".encode())
         return reply(packed({"error": {"message": f"there is no {head.path} here", "code": "not_found"}}), 404)
 
     def _health(self, head: Head, body: bytes) -> bytes:  # noqa: ARG002  (Telling's signature)
@@ -96,13 +90,7 @@ class Site:
             "waiting": len(world.waiting),
             "stops_ns": world.stops,
             "backed_up": counters.backed_up,
-            "outcomes": dict(
-                zip(
-                    OUTCOMES,
-                    (sum(counters.ended.values()), counters.faults, counters.refused, counters.aborted),
-                    strict=True,
-                )
-            ),
+            "outcomes": dict(zip(OUTCOMES, counters.outcomes(), strict=True)),
         }
         return reply(packed(state))
 
@@ -162,8 +150,7 @@ class PlainServer:
         if refusal is None:
             world.admit(answer)
         else:
-            connection.answering = answer
-            answer.start(arrival_ns)
+            world.refuse(answer)
 
     def _refusal(self, head: Head) -> tuple[int, str] | None:
         if not self._world.is_ready:

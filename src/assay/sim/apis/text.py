@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from assay.sim.wire.request_head import HttpError
+from assay.sim.wire.connection import HttpError
 
 _FIRST = ("b", "d", "f", "g", "k", "l", "m", "n", "p", "r")
 _VOWELS = ("a", "e", "i", "o", "u")
@@ -70,7 +70,6 @@ class WordTokenizer:
 
 
 def count(text: str) -> int:
-    """How many tokens a text has."""
     return len(text.split())
 
 

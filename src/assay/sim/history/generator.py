@@ -72,7 +72,6 @@ class NightResult:
 
 
 def series_name(benchmark: str, job: int, metric: str) -> str:
-    """The name of a series for people and files."""
     return f"{benchmark} #{job} {metric}"
 
 
@@ -139,7 +138,6 @@ class _Job:
         self._state = dict.fromkeys(self._metrics, 0.0)
 
     def next(self, night: int) -> dict[str, tuple[float, ...]]:
-        """The numbers of a night, one per run."""
         logs = {name: self._log(name, night) for name in self._metrics}
         out: dict[str, tuple[float, ...]] = {}
         for name, one in self._metrics.items():
@@ -241,9 +239,8 @@ def _commits(history: History) -> list[str]:
 
 def _failure(history: History, bench: Bench, job: int, night: int) -> str:
     for event in history.events:
-        last = event.until or event.night
-        concerned = bench.name in event.of and (event.jobs is None or job in event.jobs)
-        if event.what == "failed" and event.night <= night <= last and concerned:
+        concerned = event.what == "failed" and bench.name in event.of and (event.jobs is None or job in event.jobs)
+        if concerned and event.night <= night <= (event.until or event.night):
             return event.note or "the process ended"
     return ""
 

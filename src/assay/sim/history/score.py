@@ -64,7 +64,6 @@ class ScoreLine:
 
     @property
     def holds(self) -> bool | None:
-        """Whether the interval holds the true size."""
         return self.found.low <= self.truth.size <= self.found.high if self.found and self.truth else None
 
     @property
@@ -147,7 +146,6 @@ def _paired(mine: Sequence[TrueChange], found: Sequence[DetectedChange]) -> dict
 
 
 def marks(lines: Iterable[ScoreLine]) -> DetectionScore:
-    """Count the lines of a list."""
     all_of = list(lines)
     hits = [one for one in all_of if one.outcome == "found"]
     return DetectionScore(

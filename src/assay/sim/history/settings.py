@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, JsonValue, ValidationError, field_validator, model_validator
 
@@ -213,7 +213,16 @@ def read_history(path: Path) -> History:
     Raises:
         SpecError: with every problem, if it is not one.
     """
-    return _checked(read_file(path), str(path))
+    document = read_file(path)
+    try:
+        # Through JSON, because only its strict mode takes a list for a tuple.
+        return History.model_validate_json(json.dumps(document, default=str))
+    except ValidationError as invalid:
+        problems = [
+            Problem("value", f"{'.'.join(map(str, one['loc'])) or 'the file'}: {one['msg']}", str(path))
+            for one in invalid.errors(include_url=False)
+        ]
+        raise SpecError.of(problems) from None
 
 
 def year() -> History:
@@ -221,17 +230,4 @@ def year() -> History:
 
 
 def year_text() -> str:
-    """The settings of that year as they are written."""
     return _YEAR.read_text(encoding="utf-8")
-
-
-def _checked(document: dict[str, Any], source: str) -> History:
-    try:
-        # Through JSON, because only its strict mode takes a list for a tuple.
-        return History.model_validate_json(json.dumps(document, default=str))
-    except ValidationError as invalid:
-        found = [
-            Problem("value", f"{'.'.join(map(str, one['loc'])) or 'the file'}: {one['msg']}", source)
-            for one in invalid.errors(include_url=False)
-        ]
-        raise SpecError.of(found) from None

@@ -10,23 +10,12 @@ import selectors
 import sys
 from collections.abc import Callable
 from time import perf_counter_ns, sleep
-from typing import Protocol
 
 _CLOCK_MONOTONIC = 1
 _TFD_NONBLOCK, _TFD_CLOEXEC, _TFD_TIMER_ABSTIME = 0o4000, 0o2000000, 1
 _SECOND_NS = 1_000_000_000
 READ, WRITE = 1, 4  # the numbers of EPOLLIN and EPOLLOUT
 OnEvent = Callable[[int], None]
-
-
-class Alarm(Protocol):
-    """Becomes readable at the moment it was set to."""
-
-    fd: int
-
-    def set(self, at_ns: int) -> None:
-        """Ring at a moment of `time.perf_counter_ns`; 0 is never. An earlier ring is taken back."""
-        ...
 
 
 class _Spec(ctypes.Structure):
@@ -52,13 +41,13 @@ class TimerFd:
         self._where = ctypes.byref(self._spec)
 
     def set(self, at_ns: int) -> None:
-        """Ring at a moment; setting it again also makes it unreadable, so that it is never read."""
+        """Become readable at a moment, 0 is never; setting it again makes it unreadable, so that it is never read."""
         spec = self._spec
         spec.s, spec.ns = divmod(at_ns, _SECOND_NS)
         self._settime(self.fd, _TFD_TIMER_ABSTIME, self._where, None)
 
 
-def find_alarm() -> Alarm | None:
+def find_alarm() -> TimerFd | None:
     """The alarm of this system; None where the wait for sockets is fine enough itself, or nothing better is known."""
     if sys.platform != "linux":
         return None
@@ -68,26 +57,6 @@ def find_alarm() -> Alarm | None:
         return None
 
 
-class SocketPoll(Protocol):
-    """What waits for file descriptors."""
-
-    def register(self, fd: int, mask: int, /) -> None:
-        """Begin to watch."""
-        ...
-
-    def modify(self, fd: int, mask: int, /) -> None:
-        """Watch for something else."""
-        ...
-
-    def unregister(self, fd: int, /) -> None:
-        """Watch no longer."""
-        ...
-
-    def poll(self, timeout: float | None = None, /) -> list[tuple[int, int]]:
-        """Wait, and give what is ready."""
-        ...
-
-
 class SelectorPoll:
     """Where there is no epoll: the selector of the system, kqueue on macOS, which waits with nanoseconds."""
 
@@ -95,19 +64,15 @@ class SelectorPoll:
         self._selector = selectors.DefaultSelector()
 
     def register(self, fd: int, mask: int, /) -> None:
-        """Begin to watch."""
         self._selector.register(fd, _events(mask))
 
     def modify(self, fd: int, mask: int, /) -> None:
-        """Watch for something else."""
         self._selector.modify(fd, _events(mask))
 
     def unregister(self, fd: int, /) -> None:
-        """Watch no longer."""
         self._selector.unregister(fd)
 
     def poll(self, timeout: float | None = None, /) -> list[tuple[int, int]]:
-        """Wait, and give what is ready."""
         ready = self._selector.select(timeout)
         return [(key.fd, (READ if mask & 1 else 0) | (WRITE if mask & 2 else 0)) for key, mask in ready]
 
@@ -123,10 +88,10 @@ class Loop:
     was stopped, so that whatever waits while it is stopped waits that much longer.
     """
 
-    def __init__(self, poll: SocketPoll | None = None, alarm: Alarm | None = None) -> None:
+    def __init__(self, poll: SelectorPoll | None = None) -> None:
         own = poll is None and hasattr(select, "epoll")
-        self._poll: SocketPoll = poll or (select.epoll() if own else SelectorPoll())
-        self._alarm = find_alarm() if own else alarm
+        self._poll: select.epoll | SelectorPoll = poll or (select.epoll() if own else SelectorPoll())
+        self._alarm = find_alarm() if own else None
         self._set_ns = 0
         self._watched: dict[int, OnEvent] = {}
         self._waiting: list[tuple[int, int, Callable[[], None]]] = []
@@ -145,16 +110,13 @@ class Loop:
         heapq.heappush(self._waiting, (moment_ns, self._count, action))
 
     def watch(self, fd: int, mask: int, on_event: OnEvent) -> None:
-        """Call for what happens to a file descriptor."""
         self._watched[fd] = on_event
         self._poll.register(fd, mask)
 
     def change(self, fd: int, mask: int) -> None:
-        """Watch a file descriptor for something else."""
         self._poll.modify(fd, mask)
 
     def forget(self, fd: int) -> None:
-        """Watch a file descriptor no longer."""
         if self._watched.pop(fd, None) is not None:
             self._poll.unregister(fd)
 

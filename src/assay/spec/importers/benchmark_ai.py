@@ -13,9 +13,17 @@ from typing import Any
 from pydantic import JsonValue
 
 from assay.errors import Problem, SpecError
-from assay.spec.importers.benchmark_ai_cluster import cluster_of
-from assay.spec.importers.benchmark_ai_fields import SECTIONS, Descriptor, cron, expanded, ports, scalars, variables
-from assay.spec.importers.fields import Fields, line, shown, text, whole
+from assay.spec.importers.benchmark_ai_descriptor import (
+    SECTIONS,
+    Descriptor,
+    cluster_of,
+    cron,
+    ports,
+    scalars,
+    variables,
+    with_values,
+)
+from assay.spec.importers.fields import line, shown, text, whole
 from assay.spec.importers.registry import Imported
 
 TITLE = "a Benchmark AI descriptor"
@@ -65,22 +73,10 @@ def imported(document: Mapping[str, Any]) -> Imported:
         SpecError: with every value that is wrong, at its path.
     """
     if not isinstance(document, Mapping) or not ({"hardware", "env"} & set(document)):
-        raise SpecError.of(
-            [
-                Problem(
-                    "import",
-                    "a descriptor has the sections hardware and env",
-                    "",
-                    "write [hardware] and [env], as their samples do",
-                )
-            ]
-        )
-    descriptor = Descriptor(Fields(_with_probe(document), SECTIONS))
-    made = _document(descriptor)
-    descriptor.remark_unknown()
-    if descriptor.fields.problems:
-        raise SpecError.of(descriptor.fields.problems)
-    return Imported(made, tuple(dict.fromkeys(descriptor.remarks)))
+        tip = "write [hardware] and [env], as their samples do"
+        raise SpecError.of([Problem("import", "a descriptor has the sections hardware and env", "", tip)])
+    descriptor = Descriptor(_with_probe(document), SECTIONS)
+    return descriptor.imported(_document(descriptor))
 
 
 def _with_probe(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -153,10 +149,7 @@ def _name(it: Descriptor, labels: Mapping[str, str], image: str | None) -> str:
 def _target(it: Descriptor, image: str | None, strategy: str) -> dict[str, JsonValue]:
     addresses = _addresses(it) if strategy == "inference" else {}
     env = it.read("env.vars", variables) or {}
-    # As Kubernetes does it: a variable may use those above it.
-    known: dict[str, str] = {_SCRIPTS: _CODE, **addresses}
-    for name, value in env.items():
-        known[name] = expanded(value, known)
+    known = with_values(env, {_SCRIPTS: _CODE, **addresses})
     made: dict[str, JsonValue] = {"image": image, **_command(it, known, strategy)}
     if env or addresses:
         made["env"] = {**addresses, **{name: known[name] for name in env}}
@@ -221,9 +214,7 @@ def _addresses(it: Descriptor) -> dict[str, str]:
 def _server(it: Descriptor) -> dict[str, JsonValue]:
     made: dict[str, JsonValue] = {"image": it.needed("server.env.docker_image", line(500))}
     env = it.read("server.env.vars", variables) or {}
-    known: dict[str, str] = {}
-    for name, value in env.items():
-        known[name] = expanded(value, known)
+    known = with_values(env, {})
     start = it.needed("server.env.start_command", text) or ""
     args = it.read("server.env.start_command_args", text) or ""
     words = it.words("server.env.start_command", start, known)

@@ -1,13 +1,26 @@
-"""Reading the fields of a foreign document: each value checked, none silently dropped."""
+"""Reading the fields of a foreign document: each value checked, none silently dropped; and types of cloud machines.
+
+The table `instances.csv` beside this file has the types of Amazon EC2. A file of the same columns that the variable
+ASSAY_INSTANCES names adds others, and wins over it.
+"""
 
 from __future__ import annotations
 
+import csv
 import json
+import math
+import os
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
 
-from assay.errors import Problem
+from pydantic import JsonValue
+
+from assay.errors import Problem, SpecError, UsageError
+from assay.spec.importers.registry import Imported
 
 T = TypeVar("T")
 _SHOWN = 60
@@ -64,6 +77,32 @@ class Fields:
     def left(self) -> list[str]:
         """The paths that nobody asked for."""
         return [path for path in self._values if path not in self._asked]
+
+
+class ForeignDocument:
+    """A document of another tool while it is read: its fields, and what is to be said of them."""
+
+    name: ClassVar[str]
+
+    def __init__(self, document: Mapping[str, Any], sections: Collection[str]) -> None:
+        self.fields = Fields(document, sections)
+        self.remarks: list[str] = []
+
+    def say(self, path: str, why: str) -> None:
+        """Say what becomes of a field."""
+        self.remarks.append(f"{path} is {self.fields.raw(path)}: {why}")
+
+    def imported(self, made: dict[str, JsonValue]) -> Imported:
+        """What it was made into, once every field was read.
+
+        Raises:
+            SpecError: with every value that was wrong.
+        """
+        for path in self.fields.left():
+            self.say(path, f"no field of a {self.name} that is known; left out")
+        if self.fields.problems:
+            raise SpecError.of(self.fields.problems)
+        return Imported(made, tuple(dict.fromkeys(self.remarks)))
 
 
 def shown(value: object) -> str:
@@ -142,3 +181,91 @@ def duration_words(seconds: int) -> str:
     minutes, rest = divmod(rest, 60)
     parts = ((hours, "h"), (minutes, "m"), (rest, "s"))
     return "".join(f"{count}{unit}" for count, unit in parts if count)
+
+
+VARIABLE = "ASSAY_INSTANCES"
+COLUMNS = ("instance_type", "cpus", "memory_gib", "gpus", "gpu_model", "gpu_memory_gib")
+# What a machine or a GPU shows is a little less than its type says: firmware and kernel keep some for themselves.
+_USABLE = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One type of machine."""
+
+    name: str
+    cpus: int
+    memory_gib: float
+    gpus: int = 0
+    gpu_model: str = ""
+    gpu_memory_gib: float = 0.0
+
+    def needs(self) -> dict[str, JsonValue]:
+        """What a machine must have to be like it, as a benchmark file says it."""
+        needs: dict[str, JsonValue] = {"cpus": self.cpus, "memory": _shown(self.memory_gib)}
+        if self.gpus:
+            gpu_memory = self.gpu_memory_gib and _shown(self.gpu_memory_gib)
+            gpus: dict[str, JsonValue] = {"gpus": self.gpus, "gpu_model": self.gpu_model, "gpu_memory": gpu_memory}
+            needs |= {name: value for name, value in gpus.items() if value}
+        return needs
+
+
+def find_instance(name: str, environ: Mapping[str, str] | None = None) -> Instance | None:
+    """A type of machine by its name, such as `p3.8xlarge`; None where no table has it.
+
+    Raises:
+        UsageError: if the user's own table cannot be read.
+    """
+    known = os.environ if environ is None else environ
+    if known.get(VARIABLE):
+        path = Path(known[VARIABLE]).expanduser()
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as problem:
+            raise UsageError(
+                f"{path} cannot be read: {getattr(problem, 'strerror', None) or problem}",
+                code="instances",
+                at=VARIABLE,
+                try_="name a CSV file, or unset it",
+            ) from None
+        if (own := _found(name, lines, str(path))) is not None:
+            return own
+    table = (files("assay.spec.importers") / "instances.csv").read_text(encoding="utf-8")
+    return _found(name, table.splitlines(), "instances.csv")
+
+
+def _found(name: str, lines: Iterable[str], source: str) -> Instance | None:
+    rows = csv.DictReader(lines)
+    if tuple(rows.fieldnames or ()) != COLUMNS:
+        raise UsageError(
+            f"{source} has other columns than {','.join(COLUMNS)}",
+            code="instances",
+            at=source,
+            try_="write them as its first line",
+        )
+    for row in rows:
+        if (row["instance_type"] or "").strip() == name:
+            return _instance(row, f"{source}:{rows.line_num}")
+    return None
+
+
+def _instance(row: Mapping[str, str | None], at: str) -> Instance:
+    told = {key: (value or "").strip() for key, value in row.items() if key is not None}
+    try:
+        made = Instance(
+            told["instance_type"],
+            int(told["cpus"]),
+            float(told["memory_gib"]),
+            int(told["gpus"] or 0),
+            told["gpu_model"],
+            float(told["gpu_memory_gib"] or 0),
+        )
+    except ValueError as problem:
+        raise UsageError(f"a number is wrong: {problem}", code="instances", at=at, try_="write 4 or 30.5") from None
+    if made.cpus < 1 or made.gpus < 0 or not 0 < made.memory_gib < math.inf or not 0 <= made.gpu_memory_gib < math.inf:
+        raise UsageError(f"{made.name} has a size that no machine has", code="instances", at=at)
+    return made
+
+
+def _shown(gib: float) -> str:
+    return f"{int(gib * 1024 * _USABLE)}MiB"

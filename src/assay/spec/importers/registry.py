@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic import JsonValue
 
 from assay.errors import Problem, SpecError, UsageError
+from assay.spec.section import did_you_mean
 from assay.spec.source import SourceDocument, dotted, from_mapping
 
 if TYPE_CHECKING:
@@ -75,13 +75,8 @@ def find_importer(name: str) -> Importer:
     entry = _registered().get(name)
     if entry is None:
         known = importer_names()
-        near = difflib.get_close_matches(name, known, 1)
-        raise UsageError(
-            f"there is no importer {name!r}",
-            code="importer",
-            at="--from",
-            try_=f"did you mean {near[0]}?" if near else f"use one of {', '.join(known)}",
-        )
+        tip = did_you_mean(name, known, f"use one of {', '.join(known)}")
+        raise UsageError(f"there is no importer {name!r}", code="importer", at="--from", try_=tip)
     try:
         found = entry.load()
     except Exception as failure:  # code of others may do anything when it is imported

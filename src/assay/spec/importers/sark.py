@@ -9,13 +9,14 @@ from urllib.parse import unquote
 from pydantic import JsonValue
 
 from assay.errors import UsageError
-from assay.spec.devices import COMPUTE_UNITS, canonical
 from assay.spec.importers.registry import Imported
+from assay.spec.section import COMPUTE_UNITS, canonical
 
 TITLE = "a SARK campaign"
 DEFAULT_INFERENCES = 10
 MAX_INFERENCES = 1_000_000
-_KEYS = {"": ("model_url", "jobs", "name", "labels"), "job": ("compute_unit", "num_inference_runs", "worker_id")}
+_KEYS = ("model_url", "jobs", "name", "labels")
+_KEYS_OF_A_JOB = ("compute_unit", "num_inference_runs", "worker_id")
 
 
 def recognises(document: Mapping[str, Any]) -> bool:
@@ -30,11 +31,13 @@ def imported(document: Mapping[str, Any]) -> Imported:
         UsageError: if it is no such campaign.
     """
     made = benchmarks_of(document)
-    remarks = [f"{key}: no field of a campaign that is known; left out" for key in document if key not in _KEYS[""]]
-    for index, job in enumerate(document["jobs"]):
-        remarks += [
-            f"jobs[{index}].{key}: no field of a job that is known; left out" for key in job if key not in _KEYS["job"]
-        ]
+    remarks = [f"{key}: no field of a campaign that is known; left out" for key in document if key not in _KEYS]
+    remarks += [
+        f"jobs[{index}].{key}: no field of a job that is known; left out"
+        for index, job in enumerate(document["jobs"])
+        for key in job
+        if key not in _KEYS_OF_A_JOB
+    ]
     if len(made) == 1:
         return Imported(made[0], tuple(remarks))
     points = [_point(one) for one in made]

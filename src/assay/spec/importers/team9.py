@@ -8,14 +8,12 @@ the top. Where two of them say the same thing differently, the one that their pr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from pydantic import JsonValue
 
 from assay.errors import Problem, SpecError
-from assay.spec.importers import fields
-from assay.spec.importers.fields import Fields, line, number, shown, slurm_time, whole
+from assay.spec.importers.fields import ForeignDocument, line, number, shown, slurm_time, text, whole
 from assay.spec.importers.registry import Imported
 
 TITLE = "a team9 recipe"
@@ -73,12 +71,8 @@ def imported(document: Mapping[str, Any]) -> Imported:
         raise _no_recipe("a recipe is an object with the key job", "")
     if not isinstance(document.get("job", {}), Mapping):
         raise _no_recipe(f"job: a section with keys is needed, not {shown(document['job'])}", "job")
-    recipe = _Recipe(Fields(_with_sections(document), _SECTIONS))
-    made = recipe.document()
-    recipe.remark_unknown()
-    if recipe.fields.problems:
-        raise SpecError.of(recipe.fields.problems)
-    return Imported(made, tuple(dict.fromkeys(recipe.remarks)))
+    recipe = _Recipe(_with_sections(document), _SECTIONS)
+    return recipe.imported(recipe.document())
 
 
 def _with_sections(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,16 +88,14 @@ def _with_sections(document: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-@dataclass(slots=True)
-class _Recipe:
+class _Recipe(ForeignDocument):
     """One recipe while it is read."""
 
-    fields: Fields
-    remarks: list[str] = field(default_factory=list)
+    name = "recipe"
 
     def document(self) -> dict[str, JsonValue]:
         self._refuse_other_kinds()
-        notes = self._first(fields.text, "metadata.notes")
+        notes = self._first(text, "metadata.notes")
         scenario = self._first(line(), "scenario")
         model = self._model()
         users = self._clients()
@@ -123,13 +115,6 @@ class _Recipe:
         self._remark_surroundings(model)
         return made
 
-    def remark_unknown(self) -> None:
-        """Say which fields are none of a recipe."""
-        self.remarks += [
-            f"{path} is {self.fields.raw(path)}: no field of a recipe that is known; left out"
-            for path in self.fields.left()
-        ]
-
     def _first(self, parse: Callable[[Any], T], *names: str) -> T | None:
         """The strongest value among several places that mean the same; says which others are not used."""
         there = self.fields.given(_paths(*names))
@@ -138,7 +123,7 @@ class _Recipe:
         value = self.fields.read(there[0], parse)
         for other in there[1:]:
             if self.fields.read(other, parse) != value:
-                self.remarks.append(f"{other} is {self.fields.raw(other)}: {there[0]} says it too, and holds")
+                self.say(other, f"{there[0]} says it too, and holds")
         return value
 
     def _path(self, *names: str) -> str | None:
@@ -274,7 +259,7 @@ class _Recipe:
                 "it changed nothing; with Ollama the tag of a model says it, such as llama2:7b-chat-fp16",
                 "workload.precision",
             )
-        if self._first(fields.text, "service.prompt", "client.prompt") is not None:
+        if self._first(text, "service.prompt", "client.prompt") is not None:
             why = (
                 "their client sent a prompt of its own; for yours write a file prompts.jsonl with the line "
                 '{"prompt": "…"}, and set workload.file'
@@ -294,7 +279,7 @@ class _Recipe:
 
     def _say(self, name: str, why: str, *others: str) -> None:
         if (path := self._path(name, *others)) is not None:
-            self.remarks.append(f"{path} is {self.fields.raw(path)}: {why}")
+            self.say(path, why)
 
     def _remark_surroundings(self, model: str) -> None:
         """Say what their programs did beside the recipe, and who does it now."""

@@ -8,19 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
-from pydantic import JsonValue
-from sqlalchemy import delete, select, tuple_, update
+from sqlalchemy import Select, delete, select, update
 from sqlalchemy.orm import Session
 
 from assay.documents import from_json, to_json
 from assay.errors import UsageError
 from assay.place.fleet.protocol import Enrolment, Heartbeat, HeartbeatAnswer, Held
 from assay.place.needs import Profile
-from assay.plan.digest import content_hash
-from assay.plan.lifecycle import after
-from assay.store.database import insert_into
+from assay.plan.job import after, content_hash
+from assay.store.database import insert_into, record_from
 from assay.store.fleet.transactions import LOCK, WITHOUT_DOCUMENTS, Transactions, unknown_agent
-from assay.store.listing import Page, bounded, from_cursor, page_of
+from assay.store.listing import Page, read_page
 from assay.store.records import AgentRecord
 from assay.store.tables import AgentRow, AttemptRow, JobRow
 
@@ -51,11 +49,7 @@ class Agents(Transactions):
             return self._record(session, row), done
 
     def heartbeat(self, agent_id: str, beat: Heartbeat) -> HeartbeatAnswer:
-        """Note that an agent lives and renew its leases; tell it which are no longer its own.
-
-        Raises:
-            UsageError: `unknown-agent` if it is not enrolled, or was removed.
-        """
+        """Note that an agent lives and renew its leases; tell it which are no longer its own."""
         answer = self.heartbeats([(agent_id, beat)])[0]
         if answer is None:
             raise unknown_agent(agent_id)
@@ -66,54 +60,33 @@ class Agents(Transactions):
         now = self._now()
         with self._writing() as session:
             draining = _known(session, {agent for agent, _ in beats})
-            _note(session, [beat for beat in beats if beat[0] in draining], now)
-            renewed = self._renew_all(session, [beat for beat in beats if beat[0] in draining])
+            known = [(agent, beat) for agent, beat in beats if agent in draining]
+            _note(session, known, now)
+            renewed = self._renew_held(session, known)
+            lost = [tuple(held for held in beat.held if (agent, held) not in renewed) for agent, beat in beats]
             return [
-                HeartbeatAnswer(
-                    lost=tuple(one for one in beat.held if (agent, one) not in renewed), draining=draining[agent]
-                )
-                if agent in draining
-                else None
-                for agent, beat in beats
+                HeartbeatAnswer(lost=gone, draining=draining[agent]) if agent in draining else None
+                for (agent, _), gone in zip(beats, lost, strict=True)
             ]
 
     def agents(self, state: str = "") -> tuple[AgentRecord, ...]:
         with self._reading() as session:
-            query = select(AgentRow).order_by(AgentRow.name, AgentRow.id)
-            rows = session.scalars(query.where(AgentRow.state == state) if state else query).all()
-            held = held_by(session, [row.id for row in rows])
-            return tuple(agent_record(row, held.get(row.id, ()), self._now()) for row in rows)
+            rows = session.scalars(_in_state(state).order_by(AgentRow.name, AgentRow.id)).all()
+            return self._records(session, rows)
 
     def agent_page(self, cursor: str | None = None, limit: int = 100, state: str = "") -> Page[AgentRecord]:
-        query = select(AgentRow).order_by(AgentRow.name, AgentRow.id).limit(bounded(limit) + 1)
-        if state:
-            query = query.where(AgentRow.state == state)
-        if cursor:
-            query = query.where(tuple_(AgentRow.name, AgentRow.id) > tuple_(*from_cursor(cursor, str, str)))
         with self._reading() as session:
-            rows = session.scalars(query).all()
-            held = held_by(session, [row.id for row in rows])
-            return page_of(
-                rows,
-                bounded(limit),
-                lambda row: (row.name, row.id),
-                lambda row: agent_record(row, held.get(row.id, ()), self._now()),
-            )
+            page = read_page(session, _in_state(state), (AgentRow.name, AgentRow.id), cursor, limit)
+            return Page(self._records(session, page.items), page.next)
 
     def agent(self, agent_id: str) -> AgentRecord:
-        """One agent, by its id.
-
-        Raises:
-            UsageError: `unknown-agent` if there is none.
-        """
+        """One agent, by its id."""
         with self._reading() as session:
-            row = known_agent(session, agent_id)
-            return self._record(session, row)
+            return self._record(session, known_agent(session, agent_id))
 
     def key_of(self, agent_id: str) -> str:
         """The hash of an agent's key; empty when it has none, or is not known."""
-        with self._reading() as session:
-            return session.scalar(select(AgentRow.key).where(AgentRow.id == agent_id)) or ""
+        return self._scalar(select(AgentRow.key).where(AgentRow.id == agent_id)) or ""
 
     def patch_agent(
         self, agent_id: str, *, labels: Mapping[str, str] | None = None, draining: bool | None = None
@@ -142,8 +115,8 @@ class Agents(Transactions):
             ).all()
             for row in rows:
                 give_back(session, row, now)
-                told: dict[str, JsonValue] = {"agent": agent_id, "fence": row.fence, "reason": "its agent was removed"}
-                self._tell(session, row.campaign_id, row.id, "released", {**told, "by": by})
+                detail = {"agent": agent_id, "fence": row.fence, "reason": "its agent was removed", "by": by}
+                self._tell(session, row.campaign_id, row.id, "released", detail)
             session.execute(delete(AgentRow).where(AgentRow.id == agent_id))
             return tuple(row.id for row in rows)
 
@@ -160,9 +133,8 @@ class Agents(Transactions):
         """Mark agents that have not been heard of for a while as faulty; return them."""
         now = self._now()
         silent = (AgentRow.last_seen < now - after_s, AgentRow.state != "faulty")
-        with self._reading() as session:
-            if session.scalars(select(AgentRow.id).where(*silent).limit(1)).first() is None:
-                return ()
+        if self._scalar(select(AgentRow.id).where(*silent).limit(1)) is None:
+            return ()
         with self._writing() as session:
             note = f"not heard of for {after_s:g} s"
             marked = session.scalars(
@@ -177,22 +149,36 @@ class Agents(Transactions):
             session.execute(update(AgentRow).where(AgentRow.last_seen > now).values(last_seen=now))
 
     def _record(self, session: Session, row: AgentRow) -> AgentRecord:
-        return agent_record(row, held_by(session, [row.id]).get(row.id, ()), self._now())
+        return self._records(session, [row])[0]
 
-    def _renew_all(self, session: Session, beats: Sequence[Beat]) -> set[tuple[str, Held]]:
-        wanted = {(agent, one) for agent, beat in beats for one in beat.held}
+    def _records(self, session: Session, rows: Sequence[AgentRow]) -> tuple[AgentRecord, ...]:
+        held, now = _held_by(session, [row.id for row in rows]), self._now()
+        return tuple(
+            record_from(
+                AgentRecord,
+                row,
+                healthy=row.state != "faulty",
+                profile=full_profile(row),
+                jobs=tuple(held.get(row.id, ())),
+                seconds_since_heartbeat=max(0.0, now - row.last_seen),
+            )
+            for row in rows
+        )
+
+    def _renew_held(self, session: Session, beats: Sequence[Beat]) -> set[tuple[str, Held]]:
+        wanted = {(agent, held) for agent, beat in beats for held in beat.held}
         if not wanted:
             return set()
         rows = session.execute(
             select(JobRow.id, JobRow.fence, JobRow.agent_id)
-            .where(JobRow.id.in_({one.job for _, one in wanted}), JobRow.state == "running")
+            .where(JobRow.id.in_({held.job for _, held in wanted}), JobRow.state == "running")
             .order_by(JobRow.id)
             .with_for_update()
         )
         mine = {(row.agent_id, Held(row.id, row.fence)) for row in rows} & wanted
         session.execute(
             update(JobRow)
-            .where(JobRow.id.in_({one.job for _, one in mine}))
+            .where(JobRow.id.in_({held.job for _, held in mine}))
             .values(expires_at=self.lease_now() + self.policy.lease_s)
         )
         return mine
@@ -221,24 +207,30 @@ def known_agent(session: Session, agent_id: str, *, lock: bool = False) -> Agent
     return row
 
 
-def held_by(session: Session, agents: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def _in_state(state: str) -> Select[AgentRow]:
+    query = select(AgentRow)
+    return query.where(AgentRow.state == state) if state else query
+
+
+def _held_by(session: Session, agents: Sequence[str]) -> dict[str | None, list[str]]:
     """The jobs that each of some agents holds."""
-    found: dict[str, tuple[str, ...]] = {}
+    jobs: dict[str | None, list[str]] = {}
     query = select(JobRow.agent_id, JobRow.id).where(JobRow.state == "running", JobRow.agent_id.in_(agents))
     for agent, job in session.execute(query.order_by(JobRow.id)):
-        if agent is not None:
-            found[agent] = (*found.get(agent, ()), job)
-    return found
+        jobs.setdefault(agent, []).append(job)
+    return jobs
 
 
 def give_back(session: Session, row: JobRow, now: float) -> None:
     """End a lease without a result and through no fault of the job: it waits again, at once."""
-    session.execute(
-        update(AttemptRow)
-        .where(AttemptRow.job_id == row.id, AttemptRow.fence == row.fence)
-        .values(state="released", ended_at=now)
-    )
+    end_attempt(session, row, "released", now)
     row.state, row.expires_at, row.progress = after("running", "release"), None, None
+
+
+def end_attempt(session: Session, row: JobRow, state: str, now: float) -> None:
+    """End the newest attempt at a job."""
+    newest = (AttemptRow.job_id == row.id, AttemptRow.fence == row.fence)
+    session.execute(update(AttemptRow).where(*newest).values(state=state, ended_at=now))
 
 
 def full_profile(row: AgentRow) -> Profile:
@@ -246,27 +238,6 @@ def full_profile(row: AgentRow) -> Profile:
     own = from_json(Profile, row.profile, source=row.id)
     labels = {**own.labels, **cast("dict[str, str]", row.labels)}
     return replace(own, id=row.id, name=row.name, labels=labels, takes_jobs=row.device.get("registered_by") != "sark")
-
-
-def agent_record(row: AgentRow, jobs: tuple[str, ...], now: float) -> AgentRecord:
-    return AgentRecord(
-        id=row.id,
-        name=row.name,
-        state=row.state,
-        healthy=row.state != "faulty",
-        draining=row.draining,
-        profile=full_profile(row),
-        labels=row.labels,
-        device=row.device,
-        jobs=jobs,
-        slots=row.slots,
-        address=row.address,
-        version=row.version,
-        note=row.note,
-        enrolled_at=row.enrolled_at,
-        last_seen=row.last_seen,
-        seconds_since_heartbeat=max(0.0, now - row.last_seen),
-    )
 
 
 def _found_or_new(session: Session, enrolment: Enrolment, now: float) -> tuple[AgentRow, bool]:

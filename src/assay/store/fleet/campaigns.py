@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, cast
 
 from pydantic import JsonValue
@@ -15,15 +16,14 @@ from assay.documents import to_json
 from assay.errors import UsageError
 from assay.place.fleet.protocol import DeliveryWord, Elsewhere, JobProgress
 from assay.place.leasing import needs_key
-from assay.plan.digest import content_hash
-from assay.plan.job import Job
-from assay.plan.lifecycle import FINAL, Event, State, after
+from assay.plan.job import FINAL, Event, Job, State, after, content_hash
 from assay.plan.plan import Plan
 from assay.run.records import SingleRunResult
-from assay.store.database import insert_into, writing
+from assay.store.database import insert_into, parts_of, writing
 from assay.store.fleet.endings import Endings
-from assay.store.fleet.leases import run_values
-from assay.store.fleet.transactions import CHUNK, LOCK, WITHOUT_DOCUMENTS, unknown_campaign, unknown_job
+from assay.store.fleet.leases import progress_detail, run_values
+from assay.store.fleet.transactions import CHUNK, LOCK, WITHOUT_DOCUMENTS
+from assay.store.listing import unknown_campaign, unknown_job
 from assay.store.records import FleetSettings
 from assay.store.tables import TOLD, CampaignRow, EventRow, JobRow, NeedsRow, RunRow
 
@@ -50,13 +50,13 @@ def submit(
         submitted = plan.submitted_as(campaign)
         # Documents are written before the first row is: the transaction stays short.
         rows = [_job_values(job, label_of, now.timestamp()) for job in submitted.jobs]
-        session.add(_campaign(plan, campaign, document, labels, iso(now), settings))
+        row = campaign_row(plan, campaign, document, labels, engine="fleet", created_at=iso(now), **asdict(settings))
+        session.add(row)
         session.flush()
-        for start in range(0, len(rows), CHUNK):
-            session.execute(insert(JobRow), rows[start : start + CHUNK])
+        _insert_jobs(session, rows)
         _know_needs(session, rows)
-        told = {"jobs": len(rows), "by": settings.submitted_by, "priority": settings.priority}
-        detail = {name: value for name, value in told.items() if value}
+        facts = {"jobs": len(rows), "by": settings.submitted_by, "priority": settings.priority}
+        detail = {name: value for name, value in facts.items() if value}
         session.add(EventRow(at=now.timestamp(), campaign_id=campaign, job_id=None, kind="submitted", detail=detail))
         if also is not None:
             also(session, campaign)
@@ -71,35 +71,23 @@ def new_id(session: Session) -> str:
             return candidate
 
 
-def _campaign(
-    plan: Plan,
-    campaign: str,
-    document: Mapping[str, Any],
-    labels: Mapping[str, str],
-    created_at: str,
-    settings: FleetSettings,
+def campaign_row(
+    plan: Plan, campaign: str, document: Mapping[str, Any], labels: Mapping[str, str], **columns: object
 ) -> CampaignRow:
+    """The row of a plan that begins to run under the name of a campaign."""
     return CampaignRow(
         id=campaign,
         benchmark=plan.benchmark,
         digest=plan.digest,
         state="running",
-        engine="fleet",
-        created_at=created_at,
         labels=dict(labels),
         document=dict(document),
-        surroundings="",
-        priority=settings.priority,
-        deadline=settings.deadline,
-        unplaceable=settings.unplaceable,
-        spread=settings.spread,
-        submitted_by=settings.submitted_by,
-        origin=settings.origin,
-        version=settings.version,
+        **{"surroundings": "", **columns},
     )
 
 
-def _job_values(job: Job, label_of: Callable[[Job], str] | None, now: float) -> dict[str, Any]:
+def job_columns(job: Job) -> dict[str, Any]:
+    """The columns of a job that waits."""
     return {
         "id": job.id,
         "campaign_id": job.campaign,
@@ -107,6 +95,17 @@ def _job_values(job: Job, label_of: Callable[[Job], str] | None, now: float) -> 
         "digest": job.digest,
         "state": "pending",
         "document": to_json(job),
+    }
+
+
+def _insert_jobs(session: Session, rows: Sequence[dict[str, Any]]) -> None:
+    for some in parts_of(rows, CHUNK):
+        session.execute(insert(JobRow), some)
+
+
+def _job_values(job: Job, label_of: Callable[[Job], str] | None, now: float) -> dict[str, Any]:
+    return {
+        **job_columns(job),
         "needs": needs_key(job),
         "submitted_at": now,
         "label": label_of(job)[:_LONGEST_LABEL] if label_of else "",
@@ -136,7 +135,19 @@ class ExternalCampaigns(Endings):
         with self._writing() as session:
             added = session.execute(
                 insert_into(session, CampaignRow)
-                .values(_external_campaign(campaign, told, digest, by))
+                .values(
+                    id=campaign,
+                    benchmark=told.benchmark,
+                    digest=digest,
+                    state="running",
+                    engine=told.engine,
+                    created_at=told.created_at,
+                    labels=dict(told.labels),
+                    document=dict(told.document),
+                    surroundings="",
+                    submitted_by=by,
+                    origin=TOLD,
+                )
                 .on_conflict_do_nothing()
                 .returning(CampaignRow.id)
             ).scalar_one_or_none()
@@ -144,20 +155,16 @@ class ExternalCampaigns(Endings):
                 _refuse_another(session, campaign, digest)
                 return False
             rows = [{**_job_values(job, label_of, now), "needs": ""} for job in told.jobs]
-            for start in range(0, len(rows), CHUNK):
-                session.execute(insert(JobRow), rows[start : start + CHUNK])
+            _insert_jobs(session, rows)
             self._tell(session, campaign, None, "submitted", {"jobs": len(rows), "by": by, "engine": told.engine})
             return True
 
     def stand(self, campaign: str, standings: Sequence[JobProgress]) -> tuple[Change, ...]:
-        """Note how jobs stand; one that has ended stays as it ended. Return those that were noted.
-
-        Raises:
-            UsageError: `unknown-campaign` if nobody told of it.
-        """
-        wanted = {one.index: one for one in standings}
+        """Note how jobs stand; one that has ended stays as it ended. Return those that were noted."""
+        wanted = {job.index: job for job in standings}
         with self._writing() as session:
-            _know_told(session, campaign)
+            if not _is_told(session, campaign):
+                raise unknown_campaign(campaign)
             rows = session.scalars(
                 select(JobRow)
                 .where(JobRow.campaign_id == campaign, JobRow.position.in_(wanted))
@@ -178,11 +185,7 @@ class ExternalCampaigns(Endings):
         runs: Sequence[SingleRunResult],
         reason: str = "",
     ) -> DeliveryWord:
-        """Take the result of a job that was measured elsewhere; the same once more changes nothing.
-
-        Raises:
-            UsageError: `unknown-job` if nobody told of it.
-        """
+        """Take the result of a job that was measured elsewhere; the same once more changes nothing."""
         now = self._now()
         with self._writing() as session:
             row = session.get(JobRow, job_id, with_for_update=LOCK)
@@ -197,13 +200,8 @@ class ExternalCampaigns(Endings):
             session.execute(delete(RunRow).where(RunRow.job_id == job_id))
             if runs:
                 session.execute(insert(RunRow), [run_values(job_id, run) for run in runs])
-            self._tell(
-                session,
-                row.campaign_id,
-                row.id,
-                f"result {'told' if word == 'accepted' else word}",
-                {"state": row.state, "verdict": verdict, "reason": reason},
-            )
+            detail = {"state": row.state, "verdict": verdict, "reason": reason}
+            self._tell(session, row.campaign_id, row.id, f"result {'told' if word == 'accepted' else word}", detail)
             session.flush()
             self._settle(session, row.campaign_id)
             return word
@@ -218,31 +216,9 @@ class ExternalCampaigns(Endings):
             self._tell(session, row.campaign_id, row.id, "waits again", {"note": one.note})
         if one.phase and one.runs and (before.get("phase") in (None, "") or before.get("run") != one.run):
             self._tell(session, row.campaign_id, row.id, "run began", {"run": one.run + 1, "of": one.runs})
-        detail: dict[str, JsonValue] = {
-            "run": one.run,
-            "runs": one.runs,
-            "phase": one.phase,
-            "share": one.share,
-            "note": one.note,
-        }
+        detail = progress_detail(one)
         row.progress = {**detail, "at": self._now()}
         return {**detail, "state": row.state}
-
-
-def _external_campaign(campaign: str, told: Elsewhere, digest: str, by: str) -> dict[str, Any]:
-    return {
-        "id": campaign,
-        "benchmark": told.benchmark,
-        "digest": digest,
-        "state": "running",
-        "engine": told.engine,
-        "created_at": told.created_at,
-        "labels": dict(told.labels),
-        "document": dict(told.document),
-        "surroundings": "",
-        "submitted_by": by,
-        "origin": TOLD,
-    }
 
 
 def _refuse_another(session: Session, campaign: str, digest: str) -> None:
@@ -259,8 +235,3 @@ def _refuse_another(session: Session, campaign: str, digest: str) -> None:
 
 def _is_told(session: Session, campaign: str) -> bool:
     return session.scalar(select(CampaignRow.origin).where(CampaignRow.id == campaign)) == TOLD
-
-
-def _know_told(session: Session, campaign: str) -> None:
-    if not _is_told(session, campaign):
-        raise unknown_campaign(campaign)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -12,10 +12,12 @@ from sqlalchemy.orm import Session
 from assay.clock import iso
 from assay.errors import UsageError
 from assay.place.needs import machines_of, missing
-from assay.plan.lifecycle import FINAL, TABLE, Event, State, after, campaign_state
+from assay.plan.job import FINAL, TABLE, Event, State, after, campaign_state
+from assay.store.database import parts_of
 from assay.store.fleet.agents import full_profile
-from assay.store.fleet.placement import Matcher
-from assay.store.fleet.transactions import CHUNK, LOCK, unknown_campaign, unknown_job
+from assay.store.fleet.matching import Matcher
+from assay.store.fleet.transactions import CHUNK, LOCK
+from assay.store.listing import unknown_campaign, unknown_job
 from assay.store.records import Outcome
 from assay.store.tables import TOLD, AgentRow, AttemptRow, CampaignRow, EvidenceRow, JobRow, RunRow
 
@@ -67,10 +69,8 @@ class Endings(Matcher):
         self, action: Literal["cancel", "retry"], jobs: Sequence[str], *, reason: str = "", by: str = ""
     ) -> dict[str, Outcome]:
         """Cancel or retry many jobs; return what became of each."""
-        wanted = sorted(set(jobs))
-        found: dict[str, Outcome] = {}
-        for start in range(0, len(wanted), CHUNK):
-            some = wanted[start : start + CHUNK]
+        outcomes: dict[str, Outcome] = {}
+        for some in parts_of(sorted(set(jobs)), CHUNK):
             with self._writing() as session:
                 rows = _standing(session, JobRow.id.in_(some))
                 fleet = _in_fleet(session, {row.campaign_id for row in rows})
@@ -80,12 +80,12 @@ class Endings(Matcher):
                 else:
                     self._again(session, can, by=by)
                 changed = {row.id for row in can}
-                found |= {row.id: _outcome(row, action, row.id in changed, row.campaign_id in fleet) for row in rows}
-        return {job: found.get(job, Outcome(None, changed=False, problem=f"no job {job!r}")) for job in jobs}
+                outcomes |= {row.id: _outcome(row, action, row.id in changed, row.campaign_id in fleet) for row in rows}
+        return {job: outcomes.get(job, Outcome(None, changed=False, problem=f"no job {job!r}")) for job in jobs}
 
     def cancel_campaign(self, campaign: str, reason: str = "", *, by: str = "") -> tuple[str, ...]:
         with self._writing() as session:
-            _know(session, campaign)
+            _refuse_foreign(session, campaign)
             rows = _standing(session, JobRow.campaign_id == campaign, JobRow.state.in_(OPEN))
             self._end(session, rows, "cancel", kind="cancelled", reason=reason, by=by)
             self._settle(session, campaign)
@@ -94,7 +94,7 @@ class Endings(Matcher):
     def retry_campaign(self, campaign: str, *, by: str = "") -> tuple[str, ...]:
         """Retry what failed, was cancelled or was set aside of a campaign; return those jobs."""
         with self._writing() as session:
-            _know(session, campaign)
+            _refuse_foreign(session, campaign)
             rows = _standing(session, JobRow.campaign_id == campaign, JobRow.state.in_(AGAIN))
             self._again(session, rows, by=by)
             return tuple(row.id for row in rows)
@@ -118,15 +118,16 @@ class Endings(Matcher):
         asked = (CampaignRow.state == "running", CampaignRow.engine == "fleet", CampaignRow.unplaceable == "fail")
         which = asked if campaign is None else (*asked, CampaignRow.id == campaign)
         ended: list[str] = []
-        for one in self._campaigns(*which):
+        for name in self._campaigns(*which):
             with self._writing() as session:
-                reasons = self._hopeless(session, one)
+                reasons = self._hopeless(session, name)
                 for key, reason in reasons.items():
-                    rows = _standing(session, JobRow.campaign_id == one, JobRow.state == "pending", JobRow.needs == key)
+                    waits = (JobRow.campaign_id == name, JobRow.state == "pending", JobRow.needs == key)
+                    rows = _standing(session, *waits)
                     self._end(session, rows, "fail", kind="no agent can take it", reason=reason)
                     ended += [row.id for row in rows]
                 if reasons:
-                    self._settle(session, one)
+                    self._settle(session, name)
         return tuple(ended)
 
     def settle_campaigns(self) -> dict[str, str]:
@@ -143,15 +144,14 @@ class Endings(Matcher):
     # What one transaction is made of
 
     def _campaigns(self, *conditions: Any) -> tuple[str, ...]:  # noqa: ANN401  (SQLAlchemy's own kind)
-        with self._reading() as session:
-            return tuple(session.scalars(select(CampaignRow.id).where(*conditions).order_by(CampaignRow.id)))
+        return tuple(self._scalars(select(CampaignRow.id).where(*conditions).order_by(CampaignRow.id)))
 
     def _end(
         self, session: Session, rows: Sequence[LockedJob], event: Event, *, kind: str, reason: str, by: str = ""
     ) -> None:
         """End jobs that wait or run, and the leases they have; their agents learn of it with the next heartbeat."""
         now = self._now()
-        for some in _chunks(rows):
+        for some in parts_of(rows, CHUNK):
             ids = [row.id for row in some]
             leased = (AttemptRow.job_id.in_(ids), AttemptRow.state == "leased")
             session.execute(update(AttemptRow).where(*leased).values(state="cancelled", ended_at=now))
@@ -166,28 +166,16 @@ class Endings(Matcher):
     def _again(self, session: Session, rows: Sequence[LockedJob], *, by: str) -> None:
         """Let ended jobs wait again, as if they were new; a result they had is kept as evidence."""
         now = self._now()
-        for some in _chunks(rows):
+        nothing = dict.fromkeys(
+            ("result", "verdict", "seconds", "started_at", "ended_at", "expires_at", "progress"), None
+        )
+        for some in parts_of(rows, CHUNK):
             ids = [row.id for row in some]
             _keep_replaced(session, ids, now)
             session.execute(delete(RunRow).where(RunRow.job_id.in_(ids)))
             for state in AGAIN:
-                session.execute(
-                    update(JobRow)
-                    .where(JobRow.id.in_(ids), JobRow.state == state)
-                    .values(
-                        state=after(state, "retry"),
-                        lost=0,
-                        not_before=0.0,
-                        reason="",
-                        result=None,
-                        verdict=None,
-                        seconds=None,
-                        started_at=None,
-                        ended_at=None,
-                        expires_at=None,
-                        progress=None,
-                    )
-                )
+                new = {"state": after(state, "retry"), "lost": 0, "not_before": 0.0, "reason": "", **nothing}
+                session.execute(update(JobRow).where(JobRow.id.in_(ids), JobRow.state == state).values(**new))
             self._tell_all(session, [(row.campaign_id, row.id) for row in some], "retried", {"by": by})
         for campaign in sorted({row.campaign_id for row in rows}):
             row = session.get_one(CampaignRow, campaign, with_for_update=LOCK)
@@ -215,16 +203,16 @@ class Endings(Matcher):
         waiting = select(JobRow.needs).where(JobRow.campaign_id == campaign, JobRow.state == "pending").distinct()
         agents = [full_profile(row) for row in session.scalars(select(AgentRow).order_by(AgentRow.name))]
         jobs = self._needs.all(session)
-        found: dict[str, str] = {}
+        reasons: dict[str, str] = {}
         for key in session.scalars(waiting):
             lacks = [missing(jobs[key], profile) for profile in agents]
             able = sum(not lacking for lacking in lacks)
             if 0 < able < machines_of(jobs[key]):
-                found[key] = f"{machines_of(jobs[key])} agents must share it, and {able} can take it"
+                reasons[key] = f"{machines_of(jobs[key])} agents must share it, and {able} can take it"
             elif not able:
-                words = "; ".join(dict.fromkeys(why for reasons in lacks[:_NAMED] for why in reasons))
-                found[key] = f"no agent can take it: {words}" if words else "no agent is enrolled"
-        return found
+                words = "; ".join(dict.fromkeys(why for lacking in lacks[:_NAMED] for why in lacking))
+                reasons[key] = f"no agent can take it: {words}" if words else "no agent is enrolled"
+        return reasons
 
 
 _FROM: dict[str, tuple[State, ...]] = {"cancel": OPEN, "retry": AGAIN}
@@ -250,7 +238,7 @@ def _in_fleet(session: Session, campaigns: set[str]) -> set[str]:
     return set(session.scalars(query))
 
 
-def _know(session: Session, campaign: str) -> None:
+def _refuse_foreign(session: Session, campaign: str) -> None:
     """Make sure that a campaign is there and a server's own."""
     engine = session.scalar(select(CampaignRow.engine).where(CampaignRow.id == campaign))
     if engine is None:
@@ -269,7 +257,3 @@ def _keep_replaced(session: Session, ids: Sequence[str], now: float) -> None:
         JobRow.id, JobRow.fence, func.coalesce(JobRow.agent_id, ""), literal(now), literal("replaced"), JobRow.result
     ).where(JobRow.id.in_(ids), JobRow.result.is_not(None))
     session.execute(insert(EvidenceRow).from_select(columns, had))
-
-
-def _chunks(rows: Sequence[LockedJob]) -> Iterator[Sequence[LockedJob]]:
-    return (rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK))

@@ -10,15 +10,12 @@ from sqlalchemy import Table, bindparam, delete, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from assay.documents import from_json, to_json
-from assay.place.broker import JobOffer
-from assay.place.fleet.protocol import Progress
-from assay.place.leasing import Delivery, Lease, after_loss, backoff_s, delivery
-from assay.plan.job import Job
-from assay.plan.lifecycle import Event, State, after
+from assay.place.fleet.protocol import JobProgress, Progress
+from assay.place.leasing import Delivery, JobOffer, Lease, after_loss, backoff_s, delivery
+from assay.plan.job import Event, Job, State, after
 from assay.run.records import SingleRunResult
-from assay.store.fleet.agents import give_back, known_agent
-from assay.store.fleet.order import LeaseCandidate, due, is_fair, next_job, open_parts, with_work
-from assay.store.fleet.placement import Matcher
+from assay.store.fleet.agents import end_attempt, give_back, known_agent
+from assay.store.fleet.matching import LeaseCandidate, Matcher, due, is_fair, next_job, open_parts, with_work
 from assay.store.fleet.transactions import CHUNK, LOCK, WITHOUT_DOCUMENTS, append
 from assay.store.tables import AgentRow, AttemptRow, CampaignRow, EvidenceRow, JobRow, NeedsRow, RunRow
 
@@ -33,11 +30,7 @@ class Leases(Matcher):
     """Who may measure what, and what came of it."""
 
     def take(self, agent_id: str, device: str = "") -> Lease | None:
-        """Give an agent the next job that it can do, or nothing.
-
-        Raises:
-            UsageError: `unknown-agent` if it is not enrolled.
-        """
+        """Give an agent the next job that it can do, or nothing."""
         with self._writing() as session:
             agent = known_agent(session, agent_id, lock=True)
             if not _has_room(session, agent):
@@ -73,9 +66,8 @@ class Leases(Matcher):
 
     def ready(self) -> dict[str, int]:
         """How many jobs may go out now, by the key of their needs."""
-        with self._reading() as session:
-            query = select(JobRow.needs, func.count()).where(*due(self.lease_now()), JobRow.needs != "")
-            return dict(session.execute(query.group_by(JobRow.needs)).all())
+        query = select(JobRow.needs, func.count()).where(*due(self.lease_now()), JobRow.needs != "")
+        return dict(self._rows(query.group_by(JobRow.needs)))
 
     def queued(self) -> tuple[tuple[Job, int], ...]:
         """How many jobs wait, by their needs: one job that stands for all with the same ones, and their number."""
@@ -86,30 +78,25 @@ class Leases(Matcher):
             .subquery()
         )
         query = select(NeedsRow.document, waiting.c.jobs).join(waiting, waiting.c.needs == NeedsRow.id)
-        with self._reading() as session:
-            return tuple((from_json(Job, document, source="needs"), jobs) for document, jobs in session.execute(query))
+        return tuple((from_json(Job, document, source="needs"), jobs) for document, jobs in self._rows(query))
 
     def offers(self, limit: int = 10_000) -> tuple[JobOffer, ...]:
         """Jobs that may go out now, in the order in which they should."""
-        with self._reading() as session:
-            rows = session.execute(
-                select(JobRow.id, JobRow.fence, JobRow.needs, JobRow.campaign_id, CampaignRow.priority)
-                .join(CampaignRow, CampaignRow.id == JobRow.campaign_id)
-                .where(*due(self.lease_now()), CampaignRow.engine == "fleet")
-                .order_by(CampaignRow.priority.desc(), CampaignRow.served, CampaignRow.created_at, JobRow.position)
-                .limit(limit)
-            )
-            return tuple(
-                JobOffer(job, needs, campaign, priority, fence) for job, fence, needs, campaign, priority in rows
-            )
+        query = (
+            select(JobRow.id, JobRow.needs, JobRow.campaign_id, CampaignRow.priority, JobRow.fence)
+            .join(CampaignRow, CampaignRow.id == JobRow.campaign_id)
+            .where(*due(self.lease_now()), CampaignRow.engine == "fleet")
+            .order_by(CampaignRow.priority.desc(), CampaignRow.served, CampaignRow.created_at, JobRow.position)
+        )
+        return tuple(JobOffer(*row) for row in self._rows(query.limit(limit)))
 
     def expire(self, until: float | None = None) -> tuple[str, ...]:
         """Take back leases that ran out; their jobs are offered again after a wait, or set aside. Return the jobs."""
-        found: list[str] = []
+        jobs: list[str] = []
         over = self.lease_now() if until is None else until
         while some := self._expire_some(over):
-            found += some
-        return tuple(found)
+            jobs += some
+        return tuple(jobs)
 
     def renew_all(self) -> int:
         """Renew every lease: for a server that was down or stood still, when no agent could. Return how many there are.
@@ -145,8 +132,8 @@ class Leases(Matcher):
                 self._lose(session, row, now, "crashed", reason)
             else:
                 give_back(session, row, now)
-                told: dict[str, JsonValue] = {"agent": agent_id, "fence": fence, "reason": reason}
-                self._tell(session, row.campaign_id, row.id, "released", told)
+                detail = {"agent": agent_id, "fence": fence, "reason": reason}
+                self._tell(session, row.campaign_id, row.id, "released", detail)
             return True
 
     def progress(self, job_id: str, fence: int, progress: Progress) -> bool:
@@ -156,20 +143,10 @@ class Leases(Matcher):
             row = self._held_job(session, job_id, fence, progress.agent)
             if row is None:
                 return False
-            before = row.progress or {}
-            if progress.runs and before.get("run") != progress.run:
-                run: dict[str, JsonValue] = {"run": progress.run + 1, "of": progress.runs}
-                self._tell(
-                    session, row.campaign_id, row.id, "run began", {**run, "agent": row.agent_id, "fence": fence}
-                )
-            row.progress = {
-                "run": progress.run,
-                "runs": progress.runs,
-                "phase": progress.phase,
-                "share": progress.share,
-                "note": progress.note,
-                "at": now,
-            }
+            if progress.runs and (row.progress or {}).get("run") != progress.run:
+                detail = {"run": progress.run + 1, "of": progress.runs, "agent": row.agent_id, "fence": fence}
+                self._tell(session, row.campaign_id, row.id, "run began", detail)
+            row.progress = {**progress_detail(progress), "at": now}
             row.expires_at = self.lease_now() + self.policy.lease_s
             append(session, job_id, fence, now, progress.log)
             return True
@@ -217,9 +194,8 @@ class Leases(Matcher):
         row.expires_at = self.lease_now() + self.policy.lease_s
         row.started_at, row.progress, agent.state = row.started_at or now, None, "busy"
         session.add(AttemptRow(job_id=row.id, fence=row.fence, agent_id=agent.id, state="leased", leased_at=now))
-        self._tell(
-            session, row.campaign_id, row.id, "leased", {"agent": agent.id, "name": agent.name, "fence": row.fence}
-        )
+        detail = {"agent": agent.id, "name": agent.name, "fence": row.fence}
+        self._tell(session, row.campaign_id, row.id, "leased", detail)
         session.flush()
         # Last: every lease of a campaign changes this row, and the lock on it lasts until the end.
         session.execute(
@@ -233,9 +209,8 @@ class Leases(Matcher):
     def _expire_some(self, until: float) -> list[str]:
         now = self._now()
         over = (JobRow.state == "running", JobRow.expires_at < until)
-        with self._reading() as session:
-            if session.scalars(select(JobRow.id).where(*over).limit(1)).first() is None:
-                return []
+        if self._scalar(select(JobRow.id).where(*over).limit(1)) is None:
+            return []
         with self._writing() as session:
             rows = session.scalars(
                 select(JobRow)
@@ -251,11 +226,7 @@ class Leases(Matcher):
 
     def _lose(self, session: Session, row: JobRow, now: float, how: str, reason: str) -> None:
         """End a lease that was lost: the job waits a while and goes out again, or is set aside."""
-        session.execute(
-            update(AttemptRow)
-            .where(AttemptRow.job_id == row.id, AttemptRow.fence == row.fence)
-            .values(state=how, ended_at=now)
-        )
+        end_attempt(session, row, how, now)
         row.lost += 1
         event = after_loss(self.policy, row.lost)
         row.state, row.expires_at, row.progress = after(cast("State", row.state), event), None, None
@@ -295,6 +266,11 @@ def _replace_runs(session: Session, job_id: str, runs: Sequence[SingleRunResult]
         session.execute(delete(RunRow).where(RunRow.job_id == job_id))
     if runs:
         session.execute(_NEW_RUNS, list({run.run_id: run_values(job_id, run) for run in runs}.values()))
+
+
+def progress_detail(progress: Progress | JobProgress) -> dict[str, JsonValue]:
+    """How far a job is, as its row and its history keep it."""
+    return {name: getattr(progress, name) for name in ("run", "runs", "phase", "share", "note")}
 
 
 def run_values(job_id: str, run: SingleRunResult) -> dict[str, object]:

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
-from pydantic import JsonValue
-from sqlalchemy import Engine, Table, func, insert, or_, select, text
+from sqlalchemy import Engine, Select, Table, func, insert, or_, select, text
 from sqlalchemy.orm import Session, defer
 
 from assay.clock import Clock, SteadyClock
 from assay.errors import UsageError
 from assay.place.leasing import LeasePolicy
-from assay.store.database import reading, writing
+from assay.store.database import TableAccess, reading, record_from
+from assay.store.listing import unknown_job
 from assay.store.records import AttemptRecord, EventRecord, EvidenceRecord
 from assay.store.tables import AttemptRow, EventRow, EvidenceRow, JobRow, LogRow
 
@@ -37,7 +36,7 @@ LONGEST_LINE = 4000
 MOST_AT_ONCE = 1000
 
 
-class Transactions:
+class Transactions(TableAccess):
     """One database, one clock, one set of rules."""
 
     def __init__(
@@ -48,8 +47,7 @@ class Transactions:
         seed: int | None = None,
         steady: SteadyClock | None = None,
     ) -> None:
-        self._engine = engine
-        self._clock = clock
+        super().__init__(engine, clock)
         self.steady = steady or SteadyClock(clock)
         self.policy = policy or LeasePolicy()
         self._random = random.Random(seed)  # noqa: S311  (spreads retries; nothing secret)
@@ -58,45 +56,17 @@ class Transactions:
         """Now, for leases, waits and deadlines: a clock that is set ends none of them and prolongs none."""
         return self.steady.now_s()
 
-    def _now(self) -> float:
-        return self._clock.utc().timestamp()
-
-    def _writing(self) -> AbstractContextManager[Session]:
-        return writing(self._engine)
-
-    def _reading(self) -> AbstractContextManager[Session]:
-        return reading(self._engine)
-
-    def _tell(
-        self, session: Session, campaign: str, job: str | None, kind: str, detail: Mapping[str, JsonValue]
-    ) -> None:
+    def _tell(self, session: Session, campaign: str, job: str | None, kind: str, detail: Mapping[str, object]) -> None:
         self._tell_all(session, [(campaign, job)], kind, detail)
 
     def _tell_all(
-        self, session: Session, whom: Iterable[tuple[str, str | None]], kind: str, detail: Mapping[str, JsonValue]
+        self, session: Session, whom: Iterable[tuple[str, str | None]], kind: str, detail: Mapping[str, object]
     ) -> None:
         """Write the same line into the history of many; parts that say nothing are left out."""
-        told = {name: value for name, value in detail.items() if value not in (None, "")}
-        now = self._now()
-        rows = [
-            {"at": now, "campaign_id": campaign, "job_id": job, "kind": kind, "detail": told} for campaign, job in whom
-        ]
-        if rows:
+        said = {name: value for name, value in detail.items() if value not in (None, "")}
+        line = {"at": self._now(), "kind": kind, "detail": said}
+        if rows := [{**line, "campaign_id": campaign, "job_id": job} for campaign, job in whom]:
             session.execute(_NEW_EVENTS, rows)
-
-
-def unknown_job(job_id: str) -> UsageError:
-    return UsageError(
-        f"no job {job_id!r} in the store", code="unknown-job", try_="`assay jobs list` shows what is there"
-    )
-
-
-def unknown_campaign(campaign: str) -> UsageError:
-    return UsageError(
-        f"no campaign {campaign!r} in the store",
-        code="unknown-campaign",
-        try_="`assay campaigns list` shows what is there",
-    )
 
 
 def unknown_agent(agent_id: str) -> UsageError:
@@ -111,11 +81,7 @@ class JobHistory(Transactions):
     """Reading the history."""
 
     def history(self, job_id: str) -> tuple[EventRecord, ...]:
-        """Everything that happened to a job and to its campaign, in order.
-
-        Raises:
-            UsageError: `unknown-job` if there is none.
-        """
+        """Everything that happened to a job and to its campaign, in order."""
         with self._reading() as session:
             campaign = session.scalar(select(JobRow.campaign_id).where(JobRow.id == job_id))
             if campaign is None:
@@ -126,41 +92,30 @@ class JobHistory(Transactions):
 
     def evidence(self, job_id: str) -> tuple[EvidenceRecord, ...]:
         """Results of a job that were kept and not counted."""
-        with self._reading() as session:
-            rows = session.scalars(select(EvidenceRow).where(EvidenceRow.job_id == job_id).order_by(EvidenceRow.id))
-            return tuple(
-                EvidenceRecord(row.job_id, row.fence, row.agent_id, row.at, row.reason, row.document) for row in rows
-            )
+        rows = self._scalars(select(EvidenceRow).where(EvidenceRow.job_id == job_id).order_by(EvidenceRow.id))
+        return tuple(record_from(EvidenceRecord, row, job=row.job_id, agent=row.agent_id) for row in rows)
 
     def attempts(self, job_id: str) -> tuple[AttemptRecord, ...]:
-        with self._reading() as session:
-            rows = session.scalars(select(AttemptRow).where(AttemptRow.job_id == job_id).order_by(AttemptRow.fence))
-            return tuple(
-                AttemptRecord(row.job_id, row.fence, row.agent_id, row.state, row.leased_at, row.ended_at)
-                for row in rows
-            )
+        rows = self._scalars(select(AttemptRow).where(AttemptRow.job_id == job_id).order_by(AttemptRow.fence))
+        return tuple(record_from(AttemptRecord, row, job=row.job_id, agent=row.agent_id) for row in rows)
 
     def events_after(self, event_id: int, campaign: str | None = None, limit: int = 500) -> tuple[EventRecord, ...]:
         """What happened after an event, in order; of one campaign, if it is given."""
-        query = select(EventRow).where(EventRow.id > event_id).order_by(EventRow.id).limit(limit)
+        query = self._settled(select(EventRow).where(EventRow.id > event_id))
         if campaign is not None:
             query = query.where(EventRow.campaign_id == campaign)
-        if self._engine.dialect.name == "postgresql":
-            query = query.where(_NOTHING_BEFORE)
-        with self._reading() as session:
-            return tuple(map(_event, session.scalars(query)))
+        return tuple(map(_event, self._scalars(query.order_by(EventRow.id).limit(limit))))
 
     def last_event(self) -> int:
         """Number of the newest event: where a reader begins who wants only what comes."""
-        query = select(func.max(EventRow.id))
-        if self._engine.dialect.name == "postgresql":
-            query = query.where(_NOTHING_BEFORE)
-        with self._reading() as session:
-            return session.scalar(query) or 0
+        return self._scalar(self._settled(select(func.max(EventRow.id)))) or 0
+
+    def _settled(self, query: Select[Any]) -> Select[Any]:
+        return query.where(_NOTHING_BEFORE) if self._engine.dialect.name == "postgresql" else query
 
 
 def _event(row: EventRow) -> EventRecord:
-    return EventRecord(row.campaign_id, row.job_id, row.kind, row.at, row.detail, row.id)
+    return record_from(EventRecord, row, campaign=row.campaign_id, job=row.job_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +152,9 @@ def read_logs(engine: Engine, job_id: str, after: int = 0, limit: int = MOST_AT_
     """Lines of a job after a number, oldest first."""
     with reading(engine) as session:
         query = select(LogRow).where(LogRow.job_id == job_id, LogRow.id > after).order_by(LogRow.id)
-        rows = session.scalars(query.limit(limit + 1)).all()
-    shown = rows[:limit]
-    lines = tuple(LogLine(row.id, row.fence, row.at, row.text) for row in shown)
-    return LogLines(lines, shown[-1].id if shown else after, len(rows) > limit)
+        lines = tuple(record_from(LogLine, row) for row in session.scalars(query.limit(limit + 1)))
+    shown = lines[:limit]
+    return LogLines(shown, shown[-1].id if shown else after, len(lines) > limit)
 
 
 def _kept(line: str) -> str:

@@ -8,13 +8,14 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeVar, get_args
 
 from assay import files
 from assay.errors import Problem, StoreError, UsageError
+from assay.store.location import cannot_write
 from assay.store.objects.files import ObjectFacts, ObjectFiles, ObjectPlace, ObjectsAwayError, open_objects, parse_place
 
 Action = Literal["send", "delete"]
@@ -59,8 +60,7 @@ class Outbox:
         Raises:
             StoreError: `disk` if it cannot be noted.
         """
-        self._note("send", kind, digest)
-        self._path("delete", kind, digest).unlink(missing_ok=True)
+        self._note("send", kind, digest, instead_of="delete")
 
     def to_delete(self, kind: Kind, digest: str) -> None:
         """Note that an object has to go; done after the file is gone.
@@ -68,8 +68,7 @@ class Outbox:
         Raises:
             StoreError: `disk` if it cannot be noted.
         """
-        self._note("delete", kind, digest)
-        self._path("send", kind, digest).unlink(missing_ok=True)
+        self._note("delete", kind, digest, instead_of="send")
 
     def done(self, mark: Mark) -> None:
         self._path(mark.action, mark.kind, mark.digest).unlink(missing_ok=True)
@@ -100,18 +99,14 @@ class Outbox:
         except FileNotFoundError:
             return
 
-    def _note(self, action: Action, kind: Kind, digest: str) -> None:
+    def _note(self, action: Action, kind: Kind, digest: str, *, instead_of: Action) -> None:
         path = self._path(action, kind, digest)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch(mode=0o600)
         except OSError as problem:
-            raise StoreError(
-                f"cannot write: {problem.strerror}",
-                code="disk",
-                at=str(path),
-                try_="free some space or set another place with --store",
-            ) from None
+            raise cannot_write(problem, path) from None
+        self._path(instead_of, kind, digest).unlink(missing_ok=True)
 
     def _path(self, action: Action, kind: Kind, digest: str) -> Path:
         return self.folder / action / kind / digest
@@ -167,7 +162,7 @@ class Backing:
                 # One asks again; whoever else comes meanwhile is told what is known, and does not wait with it.
                 self._away = (self._monotonic() + _REST_S, known)
         try:
-            found = act(self.open())
+            answer = act(self.open())
         except ObjectsAwayError as problem:
             self._away = (self._monotonic() + _REST_S, problem.problem)
             raise
@@ -175,7 +170,7 @@ class Backing:
             self._away = None  # it answered
             raise
         self._away = None
-        return found
+        return answer
 
     def wake(self) -> None:
         """Ask the object store again at once, also if it was away a moment ago."""
@@ -184,6 +179,10 @@ class Backing:
     def facts(self, key: str) -> ObjectFacts | None:
         """What the object store knows about an object; None when it has none."""
         return self.asked(lambda objects: objects.facts(key))
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Delete objects; those that are not there are gone already."""
+        self.asked(lambda objects: objects.delete(keys))
 
     def fetch(self, key: str, digest: str, path: Path) -> bool:
         """Bring an object to this machine, if it has the content that its name says.
@@ -213,16 +212,16 @@ class Backing:
     def content_digest(self, key: str) -> str | None:
         """The SHA-256 of an object as it can be read now; None when there is none."""
 
-        def read(objects: ObjectFiles) -> str | None:
-            found = hashlib.sha256()
-            try:
-                for part in objects.get(key):
-                    found.update(part)
-            except FileNotFoundError:
-                return None
-            return found.hexdigest()
+        def read(objects: ObjectFiles) -> str:
+            content = hashlib.sha256()
+            for part in objects.get(key):
+                content.update(part)
+            return content.hexdigest()
 
-        return self.asked(read)
+        try:
+            return self.asked(read)
+        except FileNotFoundError:
+            return None
 
     def open(self) -> ObjectFiles:
         """The object store; nothing is asked of it yet.
@@ -257,17 +256,8 @@ def _download(parts: Iterator[bytes], digest: str, path: Path) -> str:
         finally:
             partial.unlink(missing_ok=True)
     except OSError as problem:  # of this disk: an object store tells its own in other words
-        raise _no_room(problem, path) from None
+        raise cannot_write(problem, path) from None
     return found.hexdigest()
-
-
-def _no_room(problem: OSError, path: Path) -> StoreError:
-    return StoreError(
-        f"cannot write: {problem.strerror}",
-        code="disk",
-        at=str(path),
-        try_="free some space or set another place with --store",
-    )
 
 
 # What a folder remembers
@@ -306,7 +296,7 @@ def remember(folder: Path, settings: ObjectSettings) -> None:
     try:
         files.write_whole(folder / _FILE, f"{json.dumps(told, indent=2)}\n".encode())
     except OSError as problem:
-        raise _no_room(problem, folder / _FILE) from None
+        raise cannot_write(problem, folder / _FILE) from None
 
 
 def forget(folder: Path) -> None:
@@ -322,14 +312,13 @@ def chosen(folder: Path, given: str | None, cache_bytes: int | None = None) -> t
     """
     known = remembered(folder)
     said = given or os.environ.get(VARIABLE)
-    if said and known is None:
-        return ObjectSettings(parse_place(said), cache_bytes), True
+    place = parse_place(said) if said else None
     if known is None:
-        return None, False
-    if said and parse_place(said) != known.place:
-        moved = known.place.is_same_content(parse_place(said))
+        return (ObjectSettings(place, cache_bytes), True) if place else (None, False)
+    if place and place != known.place:
+        moved = known.place.is_same_content(place)
         raise UsageError(
-            f"the files of this store are in {known.place.url}, not in {parse_place(said).url}",
+            f"the files of this store are in {known.place.url}, not in {place.url}",
             code="objects-other",
             at=str(folder),
             try_="`assay objects use` the new address, if the same bucket is there"

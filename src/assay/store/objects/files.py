@@ -104,13 +104,10 @@ def _bucket(parts: SplitResult) -> ObjectPlace:
     region = named.get("region", "")
     if region and not re.fullmatch(r"[A-Za-z0-9-]+", region):
         raise _wrong(f"{region!r} is no region")
-    return ObjectPlace("s3", parts.netloc, "/".join(segments), _endpoint(named.get("endpoint", "")), region)
-
-
-def _endpoint(text: str) -> str:
-    if text and not _is_server(text):
+    endpoint = named.get("endpoint", "")
+    if endpoint and not _is_server(endpoint):
         raise _wrong("endpoint is not the address of a server", "write endpoint=https://host:port")
-    return text.rstrip("/")
+    return ObjectPlace("s3", parts.netloc, "/".join(segments), endpoint.rstrip("/"), region)
 
 
 def _is_server(text: str) -> bool:

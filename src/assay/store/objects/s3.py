@@ -48,6 +48,8 @@ _ASK_WITHIN = timedelta(seconds=5)
 _RETRIES = 4
 _RETRY_WITHIN = timedelta(seconds=20)
 _BACKOFF = (timedelta(milliseconds=200), timedelta(seconds=3))
+_RIGHTS = "s3:GetObject, s3:PutObject, s3:DeleteObject and s3:ListBucket"
+_NAMES = "check the name of the bucket, the endpoint and the region"
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
 
@@ -83,8 +85,8 @@ def read_answer(text: str) -> S3Failure:
     line, _, insides = text.partition(_INSIDES)
     status, code, message, server = (found.search(line) for found in (_STATUS, _CODE, _MESSAGE, _ASKED))
     if status is not None:
-        told = [f"{status[1]} {status[2] or ''}".strip(), code[1] if code else "", message[1] if message else ""]
-        said = ": ".join(part for part in told if part)
+        parts = [f"{status[1]} {status[2] or ''}".strip(), code[1] if code else "", message[1] if message else ""]
+        said = ": ".join(filter(None, parts))
     else:
         said = _reason(insides) or line.rpartition(" - ")[2].removeprefix("HTTP error: ")
     return S3Failure(
@@ -201,27 +203,13 @@ class S3Objects:
         if answer.has_no_bucket:
             return self._no_bucket()
         if answer.has_no_credentials:
-            return StoreError(
-                f"there are no credentials for {url}",
-                code="objects-denied",
-                at=key,
-                try_="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
-            )
-        if answer.status in (401, 403):
-            return StoreError(
-                f"{url} refuses: {answer.said}",
-                code="objects-denied",
-                at=key,
-                try_="check the credentials and what they allow: s3:GetObject, s3:PutObject, "
-                "s3:DeleteObject and s3:ListBucket are needed",
-            )
+            tip = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            return StoreError(f"there are no credentials for {url}", code="objects-denied", at=key, try_=tip)
         if answer.is_refusal:
-            return StoreError(
-                f"{url} refuses: {answer.said}",
-                code="objects-refused",
-                at=key,
-                try_="check the name of the bucket, the endpoint and the region",
-            )
+            denied = answer.status in (401, 403)
+            allowed = f"check the credentials and what they allow: {_RIGHTS} are needed"
+            code, tip = ("objects-denied", allowed) if denied else ("objects-refused", _NAMES)
+            return StoreError(f"{url} refuses: {answer.said}", code=code, at=key, try_=tip)
         where = f" at {answer.server}" if answer.server and answer.server not in url else ""
         return ObjectsAwayError(
             f"{url} does not answer{where}: {answer.said}",

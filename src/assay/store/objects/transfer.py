@@ -1,4 +1,7 @@
-"""What waits for an object store is done: files sent, objects deleted, copies that are not needed here taken away."""
+"""What waits for an object store is done: files sent, objects deleted, copies that are not needed here taken away.
+
+And which files records name, and whether the object store still has all of them.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,19 @@ import hashlib
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
+
+from sqlalchemy import Engine, select
+from sqlalchemy.orm import Session
 
 from assay.errors import AssayError, Problem, StoreError
 from assay.run.scratch import held, is_held
 from assay.store.artefacts import ContentFiles
-from assay.store.objects.backing import DAMAGED, Backing, Kind, Mark, remember
-from assay.store.objects.files import ObjectFiles
+from assay.store.database import parts_of, reading
+from assay.store.objects.backing import DAMAGED, KINDS, Backing, Kind, Mark, remember
+from assay.store.tables import ArtefactRow, JobArtefactRow, RunRow
 
 # Sample files are small: what takes time is the way there and back.
 _TOGETHER = 4
@@ -63,7 +69,7 @@ def tried(backing: Backing, folder: Path) -> bool:
         source.unlink(missing_ok=True)
     back = backing.content_digest(key)
     there = backing.asked(lambda objects: next(objects.list("samples"), None) or next(objects.list("artefacts"), None))
-    backing.asked(lambda objects: objects.delete([key]))
+    backing.delete([key])
     if back != hashlib.sha256(content).hexdigest():
         raise StoreError("what was written cannot be read back", code=DAMAGED, at=backing.url)
     return there is not None
@@ -144,16 +150,16 @@ class _Work:
         sent again, so that its threads need not be waited for.
         """
         todo = iter(marks)
-        together = [
+        threads = [
             threading.Thread(target=self._send_some, args=(todo,), name="assay-send", daemon=True)
             for _ in range(min(_TOGETHER, len(marks)))
         ]
         try:
-            for one in together:
-                one.start()
-            for one in together:
-                while one.is_alive() and not self.stop.is_set():
-                    one.join(_LOOK_EVERY_S)
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                while thread.is_alive() and not self.stop.is_set():
+                    thread.join(_LOOK_EVERY_S)
         except BaseException:  # such as Ctrl-C
             self._off = True
             raise
@@ -162,17 +168,17 @@ class _Work:
 
     def _send_some(self, todo: Iterator[Mark]) -> None:
         try:
-            while (mark := self._next(todo)) is not None:
+            while True:
+                with self._counting:
+                    mark = next(todo, None)
+                if mark is None:
+                    return
                 size = self._send(mark)
                 with self._counting:
                     self.files += size is not None
                     self.size_bytes += size or 0
         except Exception as problem:
             self._broke, self._off = problem, True
-
-    def _next(self, todo: Iterator[Mark]) -> Mark | None:
-        with self._counting:
-            return next(todo, None)
 
     def _send(self, mark: Mark) -> int | None:
         """Send one file; its size, or None if it was not sent."""
@@ -218,10 +224,9 @@ class _Work:
                 continue
             still = wanted(kind, {mark.digest for mark in mine})
             gone = [mark for mark in mine if mark.digest not in still]
-            keys = [shelf.key(one.digest) for one in gone]
             try:
-                if keys:
-                    self.backing.asked(partial(_delete, keys=keys))
+                if gone:
+                    self.backing.delete([shelf.key(mark.digest) for mark in gone])
             except AssayError as problem:
                 self._failed(problem.problem, ends=True)
                 return
@@ -234,10 +239,6 @@ class _Work:
             self._off = self._off or ends
             if problem not in self.problems:
                 self.problems.append(problem)
-
-
-def _delete(objects: ObjectFiles, keys: Sequence[str]) -> None:
-    objects.delete(keys)
 
 
 def trim(backing: Backing, shelves: Shelves, wanted: Wanted, *, now: float | None = None) -> int:
@@ -278,3 +279,130 @@ def _copies(shelves: Shelves) -> Iterable[tuple[float, int, Kind, str]]:
             except FileNotFoundError:
                 continue
             yield max(known.st_atime, known.st_mtime), known.st_size, kind, digest
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What was found about the files that records name."""
+
+    named: int
+    in_objects: int
+    """Of these, how many the object store has."""
+    waiting: tuple[str, ...]
+    """Keys of those that are on this machine alone; they are sent next."""
+    missing: tuple[str, ...]
+    """Keys of those that are nowhere."""
+    damaged: tuple[str, ...]
+    """Keys of objects that do not have the content, or the size, that they should."""
+    replaced: tuple[str, ...]
+    """Of these, those that are whole on this machine; they are sent next."""
+    unnamed: int
+    """Objects that no record names: of removed campaigns, of uploads that nothing used, or of another store."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchReport:
+    """What became of files that were not on this machine."""
+
+    count: int
+    missing: tuple[str, ...] = ()
+    """Keys of those that are nowhere."""
+    damaged: tuple[str, ...] = ()
+    """Keys of those whose objects do not have the content that they should."""
+
+
+def named(engine: Engine) -> dict[Kind, dict[str, int | None]]:
+    """Kind → content hash of each file that records name → its size, where records know it."""
+    with reading(engine) as session:
+        samples = session.scalars(select(RunRow.samples).where(RunRow.samples.is_not(None)).distinct())
+        found: dict[Kind, dict[str, int | None]] = {"samples": {digest: None for digest in samples if digest}}
+        rows = session.execute(select(ArtefactRow.sha256, ArtefactRow.size_bytes))
+        # Uploads that became samples lie there, and there alone.
+        found["artefacts"] = {digest: size for digest, size in rows if digest not in found["samples"]}
+        left = select(ArtefactRow.sha256, ArtefactRow.size_bytes).join(
+            JobArtefactRow, JobArtefactRow.sha256 == ArtefactRow.sha256
+        )
+        found["artefacts"] |= {row.sha256: row.size_bytes for row in session.execute(left)}
+    return found
+
+
+def wanted(session: Session, samples: ContentFiles, kind: Kind, digests: Collection[str]) -> set[str]:
+    """Those of some files that records still name, so that their objects stay."""
+    found: set[str] = set()
+    for some in parts_of(sorted(digests)):
+        if kind == "samples":
+            found |= {one for one in session.scalars(select(RunRow.samples).where(RunRow.samples.in_(some))) if one}
+            continue
+        found |= set(session.scalars(select(JobArtefactRow.sha256).where(JobArtefactRow.sha256.in_(some))))
+        uploads = session.scalars(select(ArtefactRow.sha256).where(ArtefactRow.sha256.in_(some)))
+        found |= {digest for digest in uploads if not samples.path(digest).is_file()}
+    return found
+
+
+def verify(engine: Engine, backing: Backing, shelves: Shelves, *, content: bool = False) -> VerifyReport:
+    """Hold an object store against the records; what lies whole on this machine alone is sent next.
+
+    Raises:
+        StoreError: if the object store is away or refuses.
+    """
+    known = named(engine)
+    waiting, missing, damaged, replaced = [], [], [], []
+    there = unnamed = 0
+    for kind in KINDS:
+        shelf, listed = shelves[kind], _listed(backing, kind)
+        for digest, size in known[kind].items():
+            key = shelf.key(digest)
+            found = listed.pop(key, None)
+            if found is None and not shelf.path(digest).is_file():
+                missing.append(key)
+            elif found is None:
+                shelf.expect(digest)
+                waiting.append(key)
+            elif (size is not None and found != size) or (content and backing.content_digest(key) != digest):
+                damaged.append(key)
+                if shelf.is_whole_here(digest):
+                    # A damaged object may have the right size, by which it would be taken for one that was sent.
+                    backing.delete([key])
+                    shelf.expect(digest)
+                    replaced.append(key)
+            else:
+                there += 1
+        unnamed += len(listed)
+    count = sum(len(files) for files in known.values())
+    return VerifyReport(count, there, tuple(waiting), tuple(missing), tuple(damaged), tuple(replaced), unnamed)
+
+
+def fetch_all(engine: Engine, shelves: Shelves, tell: Callable[[str], None]) -> FetchReport:
+    """Bring every file that records name to this machine.
+
+    Raises:
+        StoreError: if the object store is away or refuses.
+    """
+    fetched, missing, damaged = 0, [], []
+    for shelf, digest in _not_here(named(engine), shelves):
+        tell(shelf.key(digest))
+        try:
+            if shelf.find(digest) is None:
+                missing.append(shelf.key(digest))
+            else:
+                fetched += 1
+        except StoreError as problem:
+            if problem.problem.code != DAMAGED:
+                raise
+            damaged.append(shelf.key(digest))
+    return FetchReport(fetched, tuple(missing), tuple(damaged))
+
+
+def only_there(engine: Engine, shelves: Shelves) -> int:
+    """How many files that records name are not on this machine."""
+    return sum(1 for _ in _not_here(named(engine), shelves))
+
+
+def _not_here(known: Mapping[Kind, Mapping[str, int | None]], shelves: Shelves) -> Iterator[tuple[ContentFiles, str]]:
+    for kind, digests in known.items():
+        yield from ((shelves[kind], digest) for digest in digests if not shelves[kind].path(digest).is_file())
+
+
+def _listed(backing: Backing, kind: Kind) -> dict[str, int]:
+    """Key of each object of a kind → its size."""
+    return backing.asked(lambda objects: {one.key: one.size_bytes for one in objects.list(kind)})

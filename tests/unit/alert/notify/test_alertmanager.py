@@ -11,8 +11,8 @@ import pytest
 from tests.unit.alert.notify.receivers import Reply, receiving
 from tests.unit.alert.notify.samples import ALERT, AT, REOPENED, RESOLVED, message
 
-from assay.alert.notify.alertmanager import Alertmanager
 from assay.alert.notify.protocol import NotifyError
+from assay.alert.notify.webhooks import Alertmanager
 
 MOMENT = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00$")
 

@@ -76,7 +76,7 @@ def test_after_its_deadline_it_is_ended_with_all_that_it_started(write, tmp_path
     )
     began = time.monotonic()
     failed = failure(program(write, code, timeout=2.0))
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 40
     assert (failed.retry, failed.problem.code) == (True, "timeout")
     assert "working" in failed.problem.message
     child = int(mark.read_text())

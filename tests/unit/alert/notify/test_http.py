@@ -74,7 +74,7 @@ def test_whoever_does_not_answer_is_asked_again_later(how):
     with receiving(how) as receiver:
         began = time.monotonic()
         failed = failure(receiver.url, 0.5)
-        assert time.monotonic() - began < 3.0
+        assert time.monotonic() - began < 15
     assert failed.retry
     assert failed.problem.code in ("timeout", "notify")
 

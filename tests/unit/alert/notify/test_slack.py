@@ -9,7 +9,7 @@ from tests.unit.alert.notify.receivers import Reply, receiving
 from tests.unit.alert.notify.samples import ALERT, RESOLVED, message
 
 from assay.alert.notify.protocol import NotifyError
-from assay.alert.notify.slack import Slack, escaped
+from assay.alert.notify.webhooks import Slack, escaped
 
 
 def sent(alert=ALERT, **more):

@@ -7,8 +7,7 @@ from tests.unit.alert.notify.receivers import Reply, receiving
 
 from assay.alert.notify.channels import try_channel
 from assay.alert.notify.protocol import NotifyError
-from assay.alert.notify.slack import Slack
-from assay.alert.notify.webhook import Webhook
+from assay.alert.notify.webhooks import Slack, Webhook
 from assay.errors import UsageError
 
 

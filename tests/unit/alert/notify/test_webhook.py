@@ -19,7 +19,7 @@ from tests.unit.alert.notify.receivers import Reply, receiving
 from tests.unit.alert.notify.samples import message
 
 from assay.alert.notify.protocol import NotifyError
-from assay.alert.notify.webhook import Webhook, signature
+from assay.alert.notify.webhooks import Webhook, signature
 
 PAGE = Path(__file__).parents[4] / "docs/how-to/notify-a-channel.md"
 

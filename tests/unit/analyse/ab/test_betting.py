@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.analyse.ab.worlds import NOISE, block_differences, coins
 
-from assay.analyse.ab.sequential_test import (
+from assay.analyse.ab.decision import (
     blocks_needed,
     fewest_blocks,
     interval,
@@ -17,7 +17,7 @@ from assay.analyse.ab.sequential_test import (
     winnings,
     won,
 )
-from assay.analyse.distributions import binomial_rank
+from assay.analyse.intervals import binomial_rank
 
 LIMIT = threshold()
 sizes = st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=9)

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from tests.unit.analyse.ab.worlds import NOISE, coins, pairs_from
 
 from assay.analyse.ab import Pair, decide
-from assay.analyse.ab.decision import centre_of
-from assay.analyse.ab.sequential_test import threshold, won
+from assay.analyse.ab.decision import centre_of, threshold, won
 
 
 def experiment(effect, blocks=20, spread=0.02, seed=1, kind="normal"):

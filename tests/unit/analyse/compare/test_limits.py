@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as reference
 
-from assay.analyse.compare.change import ResultReading, change_between_results
 from assay.analyse.compare.jobs import ResultPool
-from assay.analyse.compare.limits import (
+from assay.analyse.compare.metric import ResultReading, change_between_results
+from assay.analyse.gate import (
     LimitDraft,
     LimitVerdict,
     RegressionLimits,

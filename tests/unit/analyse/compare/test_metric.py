@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy import stats as reference
 
 from assay.analyse.compare import compare_metric
-from assay.analyse.compare.change import RelativeChange, change_between, runs_to_tell
+from assay.analyse.compare.metric import RelativeChange, change_between, runs_to_tell
 from assay.analyse.summary import summarise
 
 SLOW, FAST = (10.0, 10.1, 9.9, 10.05), (9.0, 9.1, 8.9, 9.05)

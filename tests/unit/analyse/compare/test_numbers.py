@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from assay.analyse.compare.limits import (
+from assay.analyse.gate import (
     names_in,
     not_backed,
     reading_of,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats as reference
 
 from assay.analyse.compare import compare_metric, compare_results
-from assay.analyse.compare.change import ResultReading, change_between, change_between_results
+from assay.analyse.compare.metric import ResultReading, change_between, change_between_results
 
 VALUES = st.lists(st.floats(0.5, 2.0), min_size=2, max_size=6)
 

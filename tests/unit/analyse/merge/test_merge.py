@@ -11,8 +11,7 @@ from assay.analyse.merge import Overlap, PartResult, PartRun, merge_point, merge
 from assay.analyse.records import MultiRunJobResult
 from assay.documents import from_json, to_json
 from assay.plan.job import Job
-from assay.run.load.http.recording import CODE
-from assay.run.load.requests import NEVER, RequestLog
+from assay.run.load.http.recording import CODE, NEVER, RequestLog
 from assay.run.records import Failure, SampleSet, SingleRunResult, Window
 from assay.spec.benchmark import Definition
 

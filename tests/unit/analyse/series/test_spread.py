@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from assay.analyse.series.significance import counted, louder_side
+from assay.analyse.series.scan import counted, louder_side
 from assay.analyse.series.spread import bursts, middle_and_spread, relative_spreads, standardised, without_wild
 
 

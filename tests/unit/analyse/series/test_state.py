@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from assay.analyse.series import Series, State, detect
-from assay.analyse.series.state import REFRESH
+from assay.analyse.series.detection import REFRESH
 
 
 def grown(values: np.ndarray, begin: int, **how):
@@ -75,7 +75,7 @@ def test_most_points_cost_no_look_at_everything(monkeypatch) -> None:
     values = 100 + 2 * np.random.default_rng(4).standard_normal(300)
     state = State(Series(values[:236]))
     looks = []
-    module = __import__("assay.analyse.series.state", fromlist=["detect"])
+    module = __import__("assay.analyse.series.detection", fromlist=["detect"])
     monkeypatch.setattr(module, "detect", lambda *given: looks.append(1) or detect(*given))
     for value in values[236:]:
         state.append(float(value))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.analyse.series.records import probability_of
-from assay.analyse.series.significance import AT, MEMORY_STEPS, SPANS, SPLITS
+from assay.analyse.series.scan import AT, MEMORY_STEPS, SPANS, SPLITS
 
 LIMITS = pytest.mark.parametrize("limits", [SPLITS, SPANS], ids=["steps", "spans"])
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.analyse.series.size import ramps
+from assay.analyse.series.search import ramps
 from assay.analyse.series.whitening import MEMORIES, Growing, Whitened, evidence, seeded
 
 

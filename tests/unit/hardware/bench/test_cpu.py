@@ -11,12 +11,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from assay.hardware.bench import timing
-from assay.hardware.bench.cpu import kernels
-from assay.hardware.bench.cpu.kernels import ARRAYS, GemmWork, MemoryWork
-from assay.hardware.bench.cpu.suite import Processor, core_counts, measure, processor, scaling_result
-from assay.hardware.bench.cpu.workers import Worker, WorkerPool, serve
-from assay.hardware.bench.records import Accuracy, BenchOptions, SizePoint
+from assay.hardware.bench import cpu_workers, sweep
+from assay.hardware.bench.cpu_suite import Processor, core_counts, measure, processor, scaling_result
+from assay.hardware.bench.cpu_workers import GemmWork, MemoryWork, Worker, WorkerPool, serve
+from assay.hardware.bench.records import ARRAYS, Accuracy, BenchOptions, SizePoint
 
 MIB = 2**20
 CPU = min(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
@@ -132,7 +130,7 @@ def small(**more) -> Processor:
 
 @pytest.mark.live
 def test_all_tests_of_this_processor_with_small_sizes(monkeypatch):
-    monkeypatch.setattr(timing, "BLOCK_S", 0.001)
+    monkeypatch.setattr(sweep, "BLOCK_S", 0.001)
     notes = []
     wish = BenchOptions(
         ("copy", "read", "write", "triad", "fp32", "fp64", "int8", "bf16", "transfer", "scaling"),
@@ -167,7 +165,7 @@ def test_all_tests_of_this_processor_with_small_sizes(monkeypatch):
 
 @pytest.mark.live
 def test_a_size_without_memory_leaves_the_others(monkeypatch):
-    monkeypatch.setattr(timing, "BLOCK_S", 0.001)
+    monkeypatch.setattr(sweep, "BLOCK_S", 0.001)
     wish = BenchOptions(("copy",), sizes=(MIB, 2**60, 2 * MIB), each_s=0.01)
     found = measure(wish, lambda *_: None, small(cpus=(CPU,)))
     one = found.tests[0]
@@ -207,4 +205,4 @@ def test_pieces_of_the_triad_cover_the_whole_array():
     work = MemoryWork("triad", 80_000, 4096, 1)
     assert sum(piece[0].size for piece in work._blocks) == 10_000
     assert max(piece[0].nbytes for piece in work._blocks) == 4096
-    assert kernels.SCALAR != 0
+    assert cpu_workers.SCALAR != 0

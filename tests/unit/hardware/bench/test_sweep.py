@@ -1,14 +1,33 @@
-"""One test over its sizes, on simulated devices whose speed is known."""
+"""Blocks, bare loops and whole sweeps, on simulated devices whose speed is known."""
 
 from __future__ import annotations
 
+import math
+import random
 from contextlib import contextmanager
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from assay.hardware.bench.outcome import absent_result, gemm_result, memory_result, too_long
 from assay.hardware.bench.records import GB, TERA, Accuracy, SizePoint
-from assay.hardware.bench.sweep import PreparedTest, is_memory, reason_of, sweep
+from assay.hardware.bench.sweep import (
+    BLOCK_S,
+    ENOUGH_BLOCKS,
+    FEWEST_BLOCKS,
+    FEWEST_PAIRS,
+    OVERTIME,
+    PreparedTest,
+    WallTimer,
+    blocks,
+    calibrate,
+    is_memory,
+    median_rank,
+    reason_of,
+    sweep,
+    versus,
+)
 
 pytestmark = pytest.mark.simulated
 MIB = 2**20
@@ -168,3 +187,111 @@ def test_a_point_is_the_median_of_its_blocks():
     assert point.value == 2.5
     assert point.spread == pytest.approx(8 / 2.5)
     assert point.facts("n") == {"n": 1, "value": 2.5, "blocks": 4, "spread": pytest.approx(3.2)}
+
+
+def steady(call_s: float, first_s: float | None = None):
+    """A device on which every call takes the same time; the first one, longer."""
+    seen: list[int] = []
+
+    def timed(calls: int) -> float:
+        seen.append(calls)
+        extra = first_s if first_s is not None and len(seen) == 1 else 0.0
+        return calls * call_s + extra
+
+    return timed, seen
+
+
+@given(st.floats(1e-7, 10.0))
+def test_a_block_is_long_enough_and_not_much_longer(call_s):
+    timed, _ = steady(call_s)
+    calls = calibrate(timed)
+    assert calls * call_s >= BLOCK_S or calls == 1_000_000
+    assert calls == 1 or (calls - 1) * call_s <= 1.3 * BLOCK_S  # the last call may reach over it
+
+
+def test_a_slow_first_call_does_not_make_blocks_short():
+    timed, _ = steady(1e-5, first_s=3.0)
+    assert calibrate(timed) * 1e-5 >= BLOCK_S
+
+
+def test_a_clock_that_shows_nothing_ends_too():
+    assert calibrate(lambda _calls: 0.0) == 1_000_000
+
+
+@given(st.floats(1e-6, 3.0), st.floats(0.01, 2.0))
+def test_blocks_fill_their_time_and_are_enough(call_s, each_s):
+    timed, _ = steady(call_s)
+    found = blocks(timed, each_s)
+    total, count = sum(found.seconds), len(found.seconds)
+    assert count >= FEWEST_BLOCKS
+    assert total >= each_s
+    assert count >= ENOUGH_BLOCKS or total >= OVERTIME * each_s
+    # Without its last block it would not have been enough.
+    less, fewer = total - found.seconds[-1], count - 1
+    assert not (less >= each_s and fewer >= ENOUGH_BLOCKS)
+    assert not (less >= OVERTIME * each_s and fewer >= FEWEST_BLOCKS)
+
+
+def test_blocks_remember_when_they_began():
+    at = iter(range(1000, 100_000, 7))
+    found = blocks(lambda calls: calls * 0.05, 0.2, clock=lambda: next(at))
+    assert found.at_ns[:3] == (1000, 1007, 1014)
+    assert len(found.at_ns) == len(found.seconds)
+
+
+def test_the_wall_timer_waits_for_the_device_at_both_ends():
+    story: list[str] = []
+    times = iter([100, 5_000_000_100])
+    timer = WallTimer(wait=lambda: story.append("wait"), clock=lambda: story.append("clock") or next(times))
+    assert timer.timed(lambda: story.append("call"))(2) == pytest.approx(5.0)
+    assert story == ["wait", "clock", "call", "call", "wait", "clock"]
+
+
+def test_a_known_share_is_found_exactly():
+    found = versus(lambda calls: calls * 1.04e-3, lambda calls: calls * 1e-3, 0.5)
+    assert found.ratio == pytest.approx(1 / 1.04)
+    assert (found.low, found.high) == pytest.approx((1 / 1.04, 1 / 1.04))
+    facts = found.facts(2e9, 1e12)
+    assert facts["bare"] == pytest.approx(2.0)
+    assert facts["ours"] == pytest.approx(2.0 / 1.04)
+    assert facts["level"] == pytest.approx(0.95)
+
+
+def test_a_machine_that_slows_down_hits_both_alike():
+    clock = [0.0]
+
+    def drifting(call_s):
+        def timed(calls):
+            took = calls * call_s * (1 + clock[0] / 2)
+            clock[0] += took
+            return took
+
+        return timed
+
+    found = versus(drifting(1e-3), drifting(1e-3), 0.5)
+    assert found.low <= 1 <= found.high
+    assert found.ratio == pytest.approx(1, abs=0.02)
+
+
+def test_slow_blocks_still_give_enough_pairs():
+    found = versus(lambda calls: calls * 5.0, lambda calls: calls * 5.0, 0.1)
+    assert found.pairs == FEWEST_PAIRS
+
+
+@pytest.mark.parametrize("n", [1, 5, 6, 9, 20, 101])
+def test_the_rank_is_the_largest_that_keeps_the_promise(n):
+    rank = median_rank(n)
+    below = sum(math.comb(n, k) for k in range(rank + 1)) / 2**n
+    more = sum(math.comb(n, k) for k in range(rank + 2)) / 2**n
+    assert below <= 0.025 or rank == 0  # few pairs promise less, and all of them are used then
+    assert more > 0.025
+
+
+def test_the_interval_holds_the_truth_as_often_as_it_promises():
+    draw = random.Random(1)
+    held = 0
+    for _ in range(400):
+        noisy = [lambda calls: calls * 1e-2 * math.exp(draw.gauss(0, 0.1)) for _ in range(2)]
+        found = versus(noisy[0], noisy[1], 0.1)
+        held += found.low <= 1 <= found.high
+    assert held >= 0.92 * 400

@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.hardware.fitness.devices import occupied, visible
+from assay.hardware.fitness.session import occupied, visible
 from assay.hardware.gpu.record import Gpu
 from assay.plan.job import Job
 from assay.spec.benchmark import Definition

@@ -389,7 +389,7 @@ def test_words_of_others_cannot_steer_a_terminal(tmp_path):
     words = {
         "pid": os.getpid(),
         "host": platform.node(),
-        "space": holder_words._space(),
+        "space": holder_words.pid_namespace(),
         "purpose": "a\x1b[2Jb\nc",
         "user": "x" * 1000,
     }

@@ -9,8 +9,8 @@ import pytest
 from tests.support.s3_server import BUCKET, KEY, SECRET, S3Server
 
 from assay.errors import MeasureError
-from assay.run.fetch import fetch, is_here
-from assay.spec.fetch import Fetch
+from assay.run.fetch.source import fetch, is_here
+from assay.spec.target import Fetch
 
 pytestmark = pytest.mark.live
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import MeasureError
-from assay.run.fetch.layout import mover, placed
+from assay.run.fetch import mover, placed
 from assay.run.fetch.source import FetchedFile
 from assay.spec.benchmark import Definition
 

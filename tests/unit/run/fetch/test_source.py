@@ -14,10 +14,11 @@ import pytest
 
 from assay.errors import MeasureError
 from assay.plan.job import Job
-from assay.run.fetch import fetch, fetched_inputs, fetched_service, in_folders, is_here
+from assay.run.fetch import fetched_inputs, fetched_service
 from assay.run.fetch.__main__ import main
+from assay.run.fetch.source import fetch, is_here
 from assay.spec.benchmark import Definition, Service
-from assay.spec.fetch import Fetch
+from assay.spec.target import Fetch, in_folders
 
 CONTENT = b"a file of some size " * 100
 MD5 = hashlib.md5(CONTENT).hexdigest()

@@ -3,10 +3,10 @@
 import math
 from pathlib import Path
 
-from assay.run.load.http.clients import drive_clients
 from assay.run.load.http.driver import HttpLoad, LoadCallbacks, LoadWarmup, Repeat
 from assay.run.load.http.origin import origin_of
 from assay.run.load.http.recording import OUTCOMES, LoadRecording
+from assay.run.load.http.session import drive_clients
 from assay.run.load.shape import ClosedShape, OpenShape, RateLevel
 
 

@@ -87,7 +87,7 @@ def test_one_who_cannot_come_says_so_and_nobody_waits(tmp_path):
     begin = time.monotonic()
     with pytest.raises(MeasureError, match="client 1 cannot take part in this run: its model is missing") as caught:
         meet(tmp_path, 0, 2, 30.0)
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 20
     assert caught.value.problem.code == "barrier-absent"
 
 

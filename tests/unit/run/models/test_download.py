@@ -14,8 +14,8 @@ import pytest
 
 from assay.errors import MeasureError
 from assay.run.models import resolve
-from assay.run.models.cache import Validator
 from assay.run.models.download import Fetcher, shown
+from assay.run.models.sources import Validator
 from assay.spec.target import ModelTarget
 
 pytestmark = pytest.mark.live
@@ -249,7 +249,7 @@ def test_lock_does_not_stay_behind_a_killed_process(site, cache, fetcher):
     code = textwrap.dedent("""
         import sys
         from pathlib import Path
-        from assay.run.models.cache import CacheEntry
+        from assay.run.models.sources import CacheEntry
         with CacheEntry(Path(sys.argv[1]), "model.onnx").locked():
             print("held", flush=True)
             sys.stdin.read()

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-from assay.run.models.builtin import _folder  # noqa: E402
 from assay.run.models.graph import _model, largest_index, outline_or_none, read_outline  # noqa: E402
+from assay.run.models.sources import _folder  # noqa: E402
 
 
 @pytest.mark.parametrize("path", sorted(_folder().glob("*.onnx")), ids=lambda path: path.stem)

@@ -8,8 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.run.probes.columns import ReadingColumn
-from assay.run.probes.totals import NoEnergyError, counted, power_between_steps, sampled, summed, value_at
+from assay.run.probes.columns import (
+    NoEnergyError,
+    ReadingColumn,
+    counted,
+    power_between_steps,
+    sampled,
+    summed,
+    value_at,
+)
 
 S = 1_000_000_000
 

@@ -16,7 +16,7 @@ from time import perf_counter_ns
 import psutil
 import pytest
 
-from assay.run.probes.job import FILE, JobProbe, job_probe
+from assay.run.probes import FILE, JobProbe, job_probe
 
 pytestmark = pytest.mark.live
 
@@ -247,7 +247,7 @@ def test_a_folder_that_takes_no_file_is_told(tmp_path):
 
 def test_it_ends_with_whoever_started_it(tmp_path):
     code = (
-        "import sys, time; from pathlib import Path; from assay.run.probes.job import job_probe\n"
+        "import sys, time; from pathlib import Path; from assay.run.probes import job_probe\n"
         "with job_probe(Path(sys.argv[1]), 0.1) as p: p.ready(); print(p._process.pid, flush=True); time.sleep(600)"
     )
     holder = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)

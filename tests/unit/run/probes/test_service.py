@@ -18,7 +18,7 @@ import pytest
 from tests.support.model_server import smollm2
 from tests.unit.run.children import children
 
-from assay.run.probes import FILE, service_probe
+from assay.run.probes import SERVICE_FILE, service_probe
 from assay.run.probes.service_sampler import GpuSeries
 
 pytestmark = pytest.mark.live
@@ -80,7 +80,7 @@ def test_counters_come_on_our_clock(tmp_path, endpoint, monkeypatch):
     assert telemetry.absent == {}
     assert endpoint.seen[0]["Authorization"] == "Bearer sesame-1234"
     kept = rows(telemetry.file)
-    assert telemetry.file == tmp_path / FILE
+    assert telemetry.file == tmp_path / SERVICE_FILE
     assert len(kept) == telemetry.rows == 2 * scrapes["asked"]
     first = kept[0]
     assert (first["source"], first["name"], json.loads(first["labels"])) == ("llm", "done_total", {"kind": "a"})

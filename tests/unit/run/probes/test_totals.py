@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.run.probes.columns import ReadingColumns
-from assay.run.probes.totals import energies, joined, statistics
+from assay.run.probes.columns import ReadingColumns, energies, joined, statistics
 
 S = 1_000_000_000
 

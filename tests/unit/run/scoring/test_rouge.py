@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 
 from assay.errors import MeasureError
-from assay.run.scoring import Output, score, scored
-from assay.run.scoring.scorers import sentences
+from assay.run.scoring import Output, score, scored, sentences
 
 
 def rouge(text, reference):
@@ -133,7 +132,7 @@ def test_without_the_library_the_load_is_not_lost(monkeypatch):
 
 
 def test_equal_answers_are_judged_once(monkeypatch):
-    from assay.run.scoring import scorers as module
+    from assay.run import scoring as module
 
     calls = []
     real = module._score

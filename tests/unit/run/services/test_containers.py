@@ -21,6 +21,7 @@ from assay.run.processes import TAG_VARIABLE, kill_tree
 from assay.run.services import started
 from assay.run.services.containers import (
     RUNTIMES,
+    VARIABLE,
     Container,
     Runtime,
     find_runtime,
@@ -28,7 +29,6 @@ from assay.run.services.containers import (
     runtime_for,
     sweep_containers,
 )
-from assay.run.services.containers.registry import VARIABLE
 from assay.run.services.containers.runtimes import read_inspected
 from assay.run.services.plan import Ports, ServiceSpec
 from assay.spec.benchmark import Service
@@ -271,7 +271,7 @@ def test_charliecloud_takes_folders_squashfs_files_and_archives(tmp_path):
 
 
 def test_with_none_the_image_is_only_a_remark(tmp_path, scratch, service):
-    from assay.run.services.session import service_spec
+    from assay.run.services import service_spec
 
     section = Service(image="vllm/vllm:1", command="serve {port}", container="none", cwd="here")
     plain = service_spec("llm", section)

@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.run.services.service import BoundedLog
+from assay.run.services import BoundedLog
 
 HEAD, TAIL = 40, 100
 

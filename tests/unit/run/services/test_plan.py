@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import MeasureError
+from assay.run.services.launch import steps
 from assay.run.services.plan import (
     Ports,
     ServiceSpec,
@@ -20,7 +21,6 @@ from assay.run.services.plan import (
     speaks_of_a_taken_port,
     words,
 )
-from assay.run.services.readiness import steps
 
 BASE = Path("/bench")
 

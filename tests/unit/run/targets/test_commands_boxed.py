@@ -14,8 +14,14 @@ from assay.errors import MeasureError
 from assay.plan.job import Job
 from assay.run.contract import Order
 from assay.run.services import containers
-from assay.run.targets.environment import CommandEnvironment
-from assay.run.targets.launcher import CODE_FOLDER, EMIT_FOLDER, control_group, high_water_mb, make_box
+from assay.run.targets.launcher import (
+    CODE_FOLDER,
+    EMIT_FOLDER,
+    CommandEnvironment,
+    control_group,
+    high_water_mb,
+    make_box,
+)
 from assay.spec.benchmark import Definition
 from assay.spec.target import CommandTarget
 

@@ -11,7 +11,7 @@ from onnx import TensorProto as T
 
 from assay.errors import MeasureError
 from assay.run.targets.onnx import OnnxModel
-from assay.run.tensors.dtypes import ELEMENT_TYPES, as_bytes_array, tensor_type
+from assay.run.tensors.values import ELEMENT_TYPES, as_bytes_array, tensor_type
 
 IDENTITY = [
     "float", "double", "float16", "bfloat16", "float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz",

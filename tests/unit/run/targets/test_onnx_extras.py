@@ -7,10 +7,9 @@ import sys
 import pytest
 
 from assay.errors import MeasureError
-from assay.run.models.builtin import build, builtin_models
+from assay.run.models.sources import build, builtin_models
 from assay.run.targets.onnx import OnnxModel, available_devices
-from assay.run.tensors.dtypes import ELEMENT_TYPES
-from assay.run.tensors.values import read_file
+from assay.run.tensors.values import ELEMENT_TYPES, read_file
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from assay.errors import UsageError
 from assay.run.tensors import values
-from assay.run.tensors.dtypes import ELEMENT_TYPES
+from assay.run.tensors.values import ELEMENT_TYPES
 
 INT64, FLOAT, STRING = ELEMENT_TYPES["int64"], ELEMENT_TYPES["float"], ELEMENT_TYPES["string"]
 

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.run.tokens.trained import trained
 
 from assay.errors import MeasureError
-from assay.run.tokens.local import _Local
+from assay.run.tokens.sources import _Local
 from assay.run.workloads import make_workset
 from assay.spec.benchmark import Definition
 

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from assay.errors import MeasureError
-from assay.run.workloads.lengths import draw, draw_outputs
+from assay.run.workloads.synthetic import draw, draw_outputs
 from assay.spec.workload import Tokens
 
 

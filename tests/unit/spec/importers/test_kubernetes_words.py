@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.spec.importers.benchmark_ai_fields import expanded
+from assay.spec.importers.benchmark_ai_descriptor import expanded
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from assay.clock import SYSTEM_CLOCK
 from assay.errors import StoreError
 from assay.store.artefacts import Artefacts
 from assay.store.objects import transfer
-from assay.store.objects.inventory import FetchReport, fetch_all, named, only_there, verify, wanted
+from assay.store.objects.transfer import FetchReport, fetch_all, named, only_there, verify, wanted
 
 
 @pytest.fixture

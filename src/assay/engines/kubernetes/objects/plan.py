@@ -11,7 +11,7 @@ from assay.errors import UsageError
 from assay.plan.job import Job, point_key
 from assay.spec.benchmark import Benchmark, Needs, Service
 from assay.spec.kubernetes import Distributed, Kubernetes, KubernetesClients, Pod, merged_pod
-from assay.spec.secrets import references
+from assay.spec.references import references
 from assay.spec.target import CommandTarget, EndpointTarget, Target, Together
 
 # Every service has a pod and so an address of its own: nobody else can have taken this port.

@@ -13,7 +13,7 @@ from assay.engines.kubernetes.objects.names import MEASURES, host_of, secrets_na
 from assay.engines.kubernetes.objects.plan import Group
 from assay.engines.kubernetes.objects.resources import PodResources
 from assay.spec.kubernetes import OWN_FOLDER, Kubernetes, Pod, Toleration, taint_of
-from assay.spec.secrets import REFERENCE
+from assay.spec.references import REFERENCE
 
 # `0/3 nodes are available: 1 node(s) had taint {a: b}, that the pod didn't tolerate, 2 Insufficient cpu. preemption: …`
 _HEAD = re.compile(r"^\s*\d+/\d+ nodes are available:\s*")

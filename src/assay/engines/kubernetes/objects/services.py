@@ -26,12 +26,11 @@ from assay.engines.kubernetes.objects.pods import (
 )
 from assay.engines.kubernetes.objects.resources import PodResources
 from assay.errors import UsageError
-from assay.spec.addresses import Ports
 from assay.spec.benchmark import Ready, Service
-from assay.spec.fetch import Fetch, in_folders
 from assay.spec.kubernetes import OWN_FOLDER
 from assay.spec.paths import words
-from assay.spec.secrets import REFERENCE
+from assay.spec.references import REFERENCE, Ports
+from assay.spec.target import Fetch, in_folders
 
 FETCHER = "fetch"
 PROGRAM = "assay.run.fetch"

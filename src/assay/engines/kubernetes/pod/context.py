@@ -15,11 +15,11 @@ from assay.documents import from_json
 from assay.engines.node import service_patience_s
 from assay.errors import MeasureError, UsageError
 from assay.plan.job import Job, JobFile
+from assay.run.endpoint import warm
 from assay.run.services import RunningService
-from assay.run.services.readiness import Question, steps
-from assay.run.services.warmup import warm
-from assay.spec.addresses import Ports
+from assay.run.services.launch import Question, steps
 from assay.spec.benchmark import Definition, Service
+from assay.spec.references import Ports
 from assay.spec.target import Served, ServiceTarget
 
 # Where Kubernetes reads a pod's last words; set to another place where there is no such file.

@@ -17,7 +17,7 @@ from assay.engines.node import begin_together
 from assay.errors import MeasureError
 from assay.run.load.barrier import Meeting, meet
 from assay.run.services import containers
-from assay.run.services.containers.registry import VARIABLE
+from assay.run.services.containers import VARIABLE
 from assay.run.services.containers.sidecar import PROGRAM, SIDECAR, opened
 from assay.spec.target import CommandTarget
 

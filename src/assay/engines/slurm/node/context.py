@@ -15,7 +15,7 @@ from assay.engines.slurm.folder import SharedFolder
 from assay.engines.slurm.plan import Group
 from assay.errors import AssayError, UsageError
 from assay.plan.job import Job
-from assay.run.services.containers.registry import VARIABLE as RUNTIME
+from assay.run.services.containers import VARIABLE as RUNTIME
 from assay.spec.slurm import Slurm
 
 CODE = "submission-abandoned"

@@ -20,7 +20,7 @@ from assay.files import write_whole
 from assay.monitoring.discovery import announcing, watched_node
 from assay.monitoring.scraper import RunningPrometheus, failure_document, hold, read_order
 from assay.run.scratch import scratch_folder
-from assay.run.services.address import node_address, node_name
+from assay.run.services.discovery import node_address, node_name
 from assay.spec.slurm import MONITOR
 
 GROUP = NAME = MONITOR

@@ -13,8 +13,7 @@ from assay.engines.node import service_patience_s
 from assay.engines.slurm.folder import SharedFolder
 from assay.errors import MeasureError, Problem, UsageError
 from assay.files import write_whole
-from assay.run.services import RunningService
-from assay.run.services.service import How
+from assay.run.services import How, RunningService
 from assay.spec.benchmark import Service
 
 _LOOK_S = 0.1

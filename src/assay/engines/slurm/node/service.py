@@ -22,14 +22,12 @@ from assay.engines.slurm.node.publication import await_services, publish, publis
 from assay.errors import AssayError, MeasureError, Problem
 from assay.folders import cache_folder
 from assay.plan.job import Job
-from assay.run.endpoint import metrics_url
+from assay.run.endpoint import metrics_url, warm
 from assay.run.fetch import fetched_service
 from assay.run.scratch import scratch_folder
-from assay.run.services import RunningService, exit_of, held, refuse_ended
-from assay.run.services.address import node_address, node_name
+from assay.run.services import RunningService, exit_of, held, refuse_ended, service_spec
+from assay.run.services.discovery import node_address, node_name
 from assay.run.services.plan import named
-from assay.run.services.session import service_spec
-from assay.run.services.warmup import warm
 from assay.spec.benchmark import Service
 from assay.spec.target import Served, ServiceTarget
 

@@ -276,11 +276,9 @@ class ClientConnection:
             self._until_close = False
 
     def on_headers_complete(self) -> None:
-        """Called by the parser when the head is over."""
         self._headers_seen = True
 
     def on_message_complete(self) -> None:
-        """Called by the parser when the answer is over."""
         status = self._parser.get_status_code()  # type: ignore[union-attr]
         if status < 200:  # an interim answer: the real one follows
             self._headers_seen = False
@@ -349,7 +347,6 @@ class ClientConnection:
             self._fail(outcome, f"no {self.state} within the time" if self.state in UNCONNECTED else "")
 
     def shut(self) -> None:
-        """Close an idle connection."""
         self._close()
 
     def _close(self) -> None:

@@ -55,7 +55,6 @@ class Repeat:
     conversations: bool = False
 
     def first(self, session: int) -> bytes:
-        """The request that opens a session."""
         return self.wires[session % len(self.wires)]
 
     def then(self, session: int, turn: int, body: bytes) -> None:
@@ -112,17 +111,14 @@ class HttpLoad:
 
     @property
     def places(self) -> int:
-        """Clients of all machines."""
         return self.hosts * self.clients
 
     @property
     def share_of_requests(self) -> int | None:
-        """Requests that this client measures."""
         return None if self.requests is None else _share(self.requests, self.place, self.places)
 
     @property
     def share_of_budget(self) -> int | None:
-        """Requests that this client may send."""
         return None if self.most_requests is None else _share(self.most_requests, self.place, self.places)
 
 
@@ -200,7 +196,6 @@ class Driver:
     # -- the loop ----------------------------------------------------------------------------------------------------
 
     def run(self) -> LoadRecording:
-        """Drive the load to its end."""
         try:
             with quiet_collector():
                 self._begin()
@@ -274,7 +269,6 @@ class Driver:
         return session
 
     def issue(self, connection: ClientConnection, due: int, stage: int, session: int, turn: int, wire: bytes) -> None:
-        """Send one request."""
         connection.due, connection.stage, connection.session, connection.turn = due, stage, session, turn
         connection.phase = self.phase if due >= self.window[0] else WARMUP
         self.issued += 1

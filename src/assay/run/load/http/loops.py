@@ -55,11 +55,9 @@ class ClosedLoop(Driver):
         self._leaving = max(self._leaving, len(self._users) - wanted)
 
     def is_finite(self) -> bool:
-        """Whether the stages have an end."""
         return bool(np.isfinite(sum(level.duration_s for level in self._shape.levels)))
 
     def exhausted(self) -> bool:
-        """Whether the last stage is over."""
         whole_s = sum(level.duration_s for level in self._shape.levels)
         return (self.now - self.begin_ns) / 1e9 >= whole_s
 
@@ -67,7 +65,6 @@ class ClosedLoop(Driver):
         return self._waiting[0][0] if self._waiting else _NEVER
 
     def send_due(self) -> None:
-        """Send for every user whose time has come."""
         while self._waiting and self._waiting[0][0] <= perf_counter_ns():
             due, _, user, turn = heapq.heappop(self._waiting)
             if turn is not None and self.wants_more():
@@ -153,11 +150,9 @@ class OpenLoop(Driver):
             self._stages = block.stage[own].tolist()
 
     def is_finite(self) -> bool:
-        """Whether the stages have an end."""
         return self._shape.times is not None or bool(np.isfinite(self._finite_s))
 
     def exhausted(self) -> bool:
-        """Whether the last stage is over."""
         if self._shape.times is not None:
             return self._over
         return (self.now - self.begin_ns) / 1e9 >= self._finite_s

@@ -44,7 +44,6 @@ class Origin:
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
     def request(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> bytes:
-        """A whole request as it goes over the wire."""
         lines = [f"{method} {self.prefix}{path} HTTP/1.1", f"Host: {self.authority}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         if self.proxy_header:
@@ -53,12 +52,8 @@ class Origin:
             lines.append(f"Content-Length: {len(body)}")
         head = "\r\n".join(lines) + "\r\n\r\n"
         if any(mark in line for line in lines for mark in "\r\n\0"):
-            raise MeasureError(
-                "a header or path has a line break in it",
-                code="header",
-                at=self.authority,
-                try_="check target.headers and target.path",
-            )
+            message = "a header or path has a line break in it"
+            raise MeasureError(message, code="header", at=self.authority, try_="check target.headers and target.path")
         return head.encode("latin-1") + body
 
 
@@ -81,9 +76,8 @@ def origin_of(
         return Origin(parts.scheme, host, port, path, _addresses(host, port, url, reach, "target.endpoint"), context)
     through = _split(proxy, "target.proxy")
     if through.scheme != "http":
-        raise MeasureError(
-            f"{through.scheme} proxies are not spoken", code="proxy", at=proxy, try_="give an http:// one"
-        )
+        message = f"{through.scheme} proxies are not spoken"
+        raise MeasureError(message, code="proxy", at=proxy, try_="give an http:// one")
     if not reach.anything:
         check(reach, host, _known(host, port), "target.endpoint")
     via = _addresses(through.hostname or "", through.port or 80, proxy, policy, "target.proxy")
@@ -102,12 +96,8 @@ def _split(url: str, at: str) -> SplitResult:
     except ValueError:
         known = False
     if not known:
-        raise MeasureError(
-            f"{url!r} is not an http or https URL",
-            code="endpoint",
-            at=at,
-            try_="write it like http://127.0.0.1:8000/v1",
-        )
+        message = f"{url!r} is not an http or https URL"
+        raise MeasureError(message, code="endpoint", at=at, try_="write it like http://127.0.0.1:8000/v1")
     return parts
 
 
@@ -123,12 +113,8 @@ def _addresses(host: str, port: int, url: str, policy: UrlPolicy, at: str) -> tu
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as problem:
-        raise MeasureError(
-            f"the host {host!r} is not known: {problem}",
-            code="unresolved",
-            at=url,
-            try_="check the name, or give its address",
-        ) from None
+        message = f"the host {host!r} is not known: {problem}"
+        raise MeasureError(message, code="unresolved", at=url, try_="check the name, or give its address") from None
     check(policy, host, [str(address[0]) for *_, address in found], at)
     return tuple((int(family), (str(address[0]), int(address[1]))) for family, _, _, _, address in found)
 
@@ -146,9 +132,8 @@ def _context(tls: Tls, base: Path | None) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=file)
     except (OSError, ssl.SSLError) as problem:
-        raise MeasureError(
-            f"cannot read certificates: {problem}", code="tls", at=str(file), try_="give target.tls.ca a PEM file"
-        ) from None
+        message = f"cannot read certificates: {problem}"
+        raise MeasureError(message, code="tls", at=str(file), try_="give target.tls.ca a PEM file") from None
     context.set_alpn_protocols(["http/1.1"])
     if not tls.verify:
         context.check_hostname = False

@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import mmap
 import os
 import struct
+import zipfile
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.errors import MeasureError
+
 Outcome = Literal[
-    "ok",
-    "skipped",
-    "unfinished",
-    "status",
-    "refused",
-    "unresolved",
-    "tls",
-    "proxy",
-    "reset",
-    "truncated",
-    "malformed",
-    "redirect",
-    "timeout",
-    "too-large",
-    "content",
-]
+    "ok", "skipped", "unfinished", "status", "refused", "unresolved", "tls", "proxy", "reset", "truncated",
+    "malformed", "redirect", "timeout", "too-large", "content",
+]  # fmt: skip
 # How a request ended; the position is the code in the `outcome` column.
 #   skipped      due while too many were open, and not sent
 #   unfinished   still open when the run ended: cut off by us, judged by what had arrived
@@ -41,10 +32,7 @@ Outcome = Literal[
 #   malformed    the answer is not HTTP            redirect    it pointed elsewhere, which is refused
 #   timeout      not ended in time                 too-large   more bytes than an answer may have
 #   content      HTTP was fine, its content was not what the protocol says (set after the run)
-OUTCOMES: tuple[Outcome, ...] = (
-    "ok", "skipped", "unfinished", "status", "refused", "unresolved", "tls", "proxy", "reset", "truncated",
-    "malformed", "redirect", "timeout", "too-large", "content",
-)  # fmt: skip
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 CODE: dict[str, int] = {name: code for code, name in enumerate(OUTCOMES)}
 
 WARMUP, MEASURE = 0, 1
@@ -54,28 +42,15 @@ COLUMNS = (
     "fresh", "sent_bytes", "head", "piece_ns", "piece_end", *_BOUNDS,
 )  # fmt: skip
 _ROW = struct.Struct("<qihbbhhBxiqqqqqqqq")
-_DTYPE = np.dtype(
-    [
-        ("session", "<i8"),
-        ("turn", "<i4"),
-        ("client", "<i2"),
-        ("phase", "i1"),
-        ("outcome", "i1"),
-        ("stage", "<i2"),
-        ("status", "<i2"),
-        ("fresh", "u1"),
-        ("pad", "u1"),
-        ("head", "<i4"),
-        ("due", "<i8"),
-        ("sent", "<i8"),
-        ("first", "<i8"),
-        ("end", "<i8"),
-        ("sent_bytes", "<i8"),
-        ("pieces", "<i8"),
-        ("parts", "<i8"),
-        ("bytes", "<i8"),
-    ]
-)
+_DTYPE = np.dtype([
+    ("session", "<i8"), ("turn", "<i4"), ("client", "<i2"), ("phase", "i1"), ("outcome", "i1"), ("stage", "<i2"),
+    ("status", "<i2"), ("fresh", "u1"), ("pad", "u1"), ("head", "<i4"), ("due_ns", "<i8"), ("sent_ns", "<i8"),
+    ("first_ns", "<i8"), ("end_ns", "<i8"), ("sent_bytes", "<i8"), ("pieces", "<i8"), ("parts", "<i8"),
+    ("bytes", "<i8"),
+])  # fmt: skip
+# Columns of a recording that are columns of the packed rows.
+_PACKED = ("session", "turn", "client", "phase", "stage", "due_ns", "sent_ns", "first_ns", "end_ns", "status",
+           "outcome", "sent_bytes", "head")  # fmt: skip
 _FLUSH = 256 * 1024
 
 
@@ -129,7 +104,6 @@ class LoadRecording:
         return len(self.due_ns)
 
     def body_of(self, row: int) -> memoryview:
-        """The bytes of an answer."""
         return self.content[int(self.body[row]) + int(self.head[row]) : int(self.body[row + 1])]
 
     def let_go(self, row: int) -> None:
@@ -140,7 +114,6 @@ class LoadRecording:
             mapping.madvise(mmap.MADV_DONTNEED, 0, end)
 
     def header_of(self, row: int, name: str) -> str | None:
-        """One of the kept response headers."""
         kept = bytes(self.content[int(self.body[row]) : int(self.body[row]) + int(self.head[row])])
         for line in kept.decode("latin-1").splitlines():
             key, _, value = line.partition(": ")
@@ -154,7 +127,6 @@ class LoadRecording:
         return self.piece_ns[low:high], self.piece_end[low:high]
 
     def measured(self) -> NDArray[np.int64]:
-        """The rows that were due in the measured window."""
         return np.flatnonzero(self.phase == MEASURE)
 
 
@@ -194,7 +166,6 @@ def client_metrics(costs: Sequence[ClientCost]) -> dict[str, float]:
 
 
 def join(parts: Sequence[LoadRecording], content: memoryview) -> LoadRecording:
-    """Put the rows of several clients together."""
     columns: dict[str, Any] = {
         name: np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS if name not in _BOUNDS
     }
@@ -213,7 +184,6 @@ def join(parts: Sequence[LoadRecording], content: memoryview) -> LoadRecording:
 
 
 def bounds_of(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The n+1 bounds of parts that lie one after another."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
@@ -250,7 +220,6 @@ class RequestColumns:
         marks: list[int],
         parts: list[bytes],
     ) -> None:
-        """Keep one ended request."""
         offset = self.rows * _ROW.size
         if offset == len(self.row_bytes):
             self.row_bytes.extend(bytes(len(self.row_bytes)))
@@ -306,21 +275,10 @@ class RequestColumns:
         lengths = bounds_of(np.frombuffer(self.part_len, dtype=np.int64) if self.part_len else np.zeros(0, np.int64))
         first_part = np.repeat(parts[:-1], rows["pieces"])
         marks = np.frombuffer(self.piece_part, dtype=np.int64) if self.piece_part else np.zeros(0, np.int64)
+        packed: dict[str, Any] = {name: rows[name].copy() for name in _PACKED}
         return LoadRecording(
-            session=rows["session"].copy(),
-            turn=rows["turn"].copy(),
-            client=rows["client"].copy(),
-            phase=rows["phase"].copy(),
-            stage=rows["stage"].copy(),
-            due_ns=rows["due"].copy(),
-            sent_ns=rows["sent"].copy(),
-            first_ns=rows["first"].copy(),
-            end_ns=rows["end"].copy(),
-            status=rows["status"].copy(),
-            outcome=rows["outcome"].copy(),
+            **packed,
             fresh=rows["fresh"].astype(np.bool_),
-            sent_bytes=rows["sent_bytes"].copy(),
-            head=rows["head"].copy(),
             pieces=pieces,
             body=bounds_of(rows["bytes"]),
             piece_ns=np.frombuffer(self.piece_ns, dtype=np.int64) if self.piece_ns else np.zeros(0, np.int64),
@@ -342,3 +300,95 @@ def mapped(file: int) -> memoryview:
     if os.fstat(file).st_size == 0:
         return memoryview(b"")
     return memoryview(mmap.mmap(file, 0, access=mmap.ACCESS_READ))
+
+
+REQUESTS = "requests.npz"
+# In place of a moment that never came: times count from the begin of the window, so that 0 and less are moments.
+NEVER = int(np.iinfo(np.int64).min)
+SLOT_NS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RequestRows:
+    """One row per request; times in nanoseconds from the begin of a window."""
+
+    due_ns: NDArray[np.int64]
+    sent_ns: NDArray[np.int64]
+    """NEVER where nothing was sent."""
+    end_ns: NDArray[np.int64]
+    outcome: NDArray[np.int8]
+    """Position in OUTCOMES, after the answers were read."""
+    status: NDArray[np.int16]
+    input_tokens: NDArray[np.int64]
+    """-1 where they are not known."""
+    output_tokens: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.due_ns)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RequestLog(RequestRows):
+    """The requests of one machine, warm-up included; times count from the begin of the measured window."""
+
+    good: NDArray[np.bool_]
+    """Which of them met every objective by themselves; empty where that was not asked or could not be told."""
+    arrived: NDArray[np.int64]
+    """Output tokens that arrived in each millisecond of the window; empty where they could not be counted."""
+
+
+def requests_of(
+    recording: LoadRecording,
+    outcome: NDArray[np.int8],
+    *,
+    input_tokens: NDArray[np.int32],
+    output_tokens: NDArray[np.int32],
+    good: NDArray[np.bool_] | None = None,
+    piece_tokens: NDArray[np.int32] | None = None,
+) -> RequestLog:
+    """The columns of a load.
+
+    Args:
+        good: which requests met the objective; None where that could not be told.
+    """
+    begin, end = recording.window
+    none = np.zeros(0, dtype=np.int64)
+    return RequestLog(
+        due_ns=recording.due_ns - begin,
+        sent_ns=_moments(recording.sent_ns, begin),
+        end_ns=_moments(recording.end_ns, begin),
+        outcome=outcome.astype(np.int8),
+        status=recording.status,
+        input_tokens=input_tokens.astype(np.int64),
+        output_tokens=output_tokens.astype(np.int64),
+        good=none.astype(np.bool_) if good is None else good,
+        arrived=none if piece_tokens is None else _by_slot(recording.piece_ns - begin, piece_tokens, end - begin),
+    )
+
+
+def write_requests(path: Path, requests: RequestLog) -> None:
+    np.savez_compressed(path, **{one.name: getattr(requests, one.name) for one in fields(RequestLog)})
+
+
+def read_requests(content: bytes) -> RequestLog:
+    """The columns that a file holds.
+
+    Raises:
+        MeasureError: if it is not such a file.
+    """
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as columns:
+            return RequestLog(**{one.name: columns[one.name] for one in fields(RequestLog)})
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as problem:
+        raise MeasureError(f"{REQUESTS} cannot be read: {problem}", code="requests") from None
+
+
+def _moments(at_ns: NDArray[np.int64], begin: int) -> NDArray[np.int64]:
+    return np.where(at_ns > 0, at_ns - begin, NEVER)
+
+
+def _by_slot(at_ns: NDArray[np.int64], tokens: NDArray[np.int32], length_ns: int) -> NDArray[np.int64]:
+    inside = (at_ns >= 0) & (at_ns < length_ns)
+    slots = -(-max(length_ns, 1) // SLOT_NS)
+    counted = np.bincount(at_ns[inside] // SLOT_NS, weights=tokens[inside], minlength=slots)
+    return counted.astype(np.int64)

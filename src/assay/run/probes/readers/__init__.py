@@ -41,7 +41,9 @@ class KernelFile:
         os.close(self._fd)
 
 
-def why(problem: OSError) -> str:
-    """An error of the system, with the file that it is about."""
+def why(problem: Exception) -> str:
+    """An error in words; one of the system with the file that it is about."""
+    if not isinstance(problem, OSError):
+        return str(problem)
     place = f"{problem.filename}: " if problem.filename else ""
     return f"{place}{(problem.strerror or str(problem)).lower()}"

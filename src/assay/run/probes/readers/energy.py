@@ -44,11 +44,6 @@ class Zone:
     last_j: float = 0.0
     last_ns: int | None = None
 
-    @property
-    def label(self) -> str:
-        """What it is the counter of: `package-0`."""
-        return self.source.partition(":")[2]
-
     def read(self, at_ns: int) -> float:
         """Joules since the first reading."""
         now_j = self.file.number() / 1e6
@@ -99,17 +94,17 @@ class Rapl:
 
     def read(self, now_ns: Callable[[], int] = time.perf_counter_ns) -> list[EnergyStep]:
         """What all counters tell that still answer."""
-        told = []
+        steps = []
         for zone in list(self.zones):
             since_ns, before_j, at_ns = zone.last_ns, zone.joules, now_ns()
             try:
                 joules = zone.read(at_ns)
             except (OSError, ValueError) as problem:
                 self.zones.remove(zone)
-                self.absent[zone.source] = f"lost in the middle: {_reason(problem)}"
+                self.absent[zone.source] = f"lost in the middle: {why(problem)}"
             else:
-                told.append(EnergyStep(zone.source, since_ns, at_ns, joules, joules - before_j))
-        return told
+                steps.append(EnergyStep(zone.source, since_ns, at_ns, joules, joules - before_j))
+        return steps
 
     def unsure(self, source: str, window: tuple[int, int]) -> str:
         """Why the energy of a window cannot be told from a counter; empty where it can."""
@@ -117,8 +112,8 @@ class Rapl:
             for begin, end in zone.unsure_ns if zone.source == source else ():
                 if begin < window[1] and end > window[0]:
                     return (
-                        f"no reading for {(end - begin) / 1e9:.0f} s, in which the counter of {zone.label} "
-                        "may have gone round more than once"
+                        f"no reading for {(end - begin) / 1e9:.0f} s, in which the counter of "
+                        f"{source.partition(':')[2]} may have gone round more than once"
                     )
         return ""
 
@@ -133,18 +128,19 @@ class Rapl:
             return
         path = folder / name / "energy_uj"
         try:
-            file = self._opened(path)
-            file.number()
-            most = float((folder / name / "max_energy_range_uj").read_text()) / 1e6
+            self._take(path, source, scope, folder / name / "max_energy_range_uj")
         except PermissionError:
             shown = f"/{path.relative_to(root)}"
             self.absent[source] = (
                 f"{shown} may not be read by this user; try: sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj"
             )
         except (OSError, ValueError) as problem:
-            self.absent[source] = _reason(problem)
-        else:
-            self.zones.append(Zone(source, scope, file, most))
+            self.absent[source] = why(problem)
+
+    def _take(self, path: Path, source: str, scope: Scope, most: Path | None = None) -> None:
+        file = self._opened(path)
+        file.number()
+        self.zones.append(Zone(source, scope, file, None if most is None else float(most.read_text()) / 1e6))
 
     def _named(self, folder: Path, name: str, kind: str) -> tuple[str, Scope | None]:
         if kind.startswith("package"):
@@ -171,34 +167,16 @@ class Rapl:
                 continue
             for path, socket in sockets.items():
                 if socket is not None:
-                    self._take_amd(path.with_name(path.name.replace("_label", "_input")), f"rapl:package-{socket[1]}")
-
-    def _take_amd(self, path: Path, source: str) -> None:
-        try:
-            file = self._opened(path)
-            file.number()
-        except (OSError, ValueError) as problem:
-            self.absent[source] = _reason(problem)
-        else:
-            self.zones.append(Zone(source, "package", file, None))
-            self.absent.pop(source, None)
-
-
-def _reason(problem: Exception) -> str:
-    return why(problem) if isinstance(problem, OSError) else str(problem)
+                    source = f"rapl:package-{socket[1]}"
+                    try:
+                        self._take(path.with_name(path.name.replace("_label", "_input")), source, "package")
+                        self.absent.pop(source, None)
+                    except (OSError, ValueError) as problem:
+                        self.absent[source] = why(problem)
 
 
 _EVERY_MS = 500  # each report costs some milliseconds to make and to read
 _BLOCK = 65536
-
-
-@dataclass(frozen=True, slots=True)
-class PowerReport:
-    """Mean power over one stretch of time."""
-
-    seconds: float
-    watts: float
-    """Processor, graphics and neural engine together."""
 
 
 class Powermetrics:
@@ -250,26 +228,27 @@ class Powermetrics:
 
     def _follow(self, stream: IO[bytes]) -> None:
         try:
-            for report in reports(stream):
+            for seconds, watts in reports(stream):
                 end_ns = self._now_ns()
-                self._found.append((end_ns - round(report.seconds * 1e9), end_ns, report.watts))
+                self._found.append((end_ns - round(seconds * 1e9), end_ns, watts))
         except (OSError, ValueError) as problem:
             self.absent = f"lost in the middle: {problem}"
         else:
             self.absent = "powermetrics has ended"
 
 
-def reports(stream: IO[bytes]) -> Iterator[PowerReport]:
-    """Every report of a stream of property lists with a zero byte between them; one that tells no power is left out."""
+def reports(stream: IO[bytes]) -> Iterator[tuple[float, float]]:
+    """Seconds and mean watts of every report of a stream: property lists with a zero byte between them."""
     rest = b""
     while block := stream.read1(_BLOCK) if hasattr(stream, "read1") else stream.read(_BLOCK):
         *whole, rest = (rest + block).split(b"\0")
-        yield from (found for one in whole if (found := parse(one)) is not None)
-    if rest.strip() and (found := parse(rest)) is not None:
-        yield found
+        yield from (report for text in whole if (report := parse(text)) is not None)
+    if rest.strip() and (report := parse(rest)) is not None:
+        yield report
 
 
-def parse(text: bytes) -> PowerReport | None:
+def parse(text: bytes) -> tuple[float, float] | None:
+    """Seconds and mean watts of processor, graphics and neural engine together; None where no power is told."""
     import plistlib  # macOS alone pays for it
     from xml.parsers.expat import ExpatError
 
@@ -284,5 +263,5 @@ def parse(text: bytes) -> PowerReport | None:
     # Apple's own chips tell milliwatts of all three parts together; those with an Intel processor, watts of it.
     for key, scale in (("combined_power", 1e-3), ("package_watts", 1.0)):
         if isinstance(watts := processor.get(key), int | float):
-            return PowerReport(seconds, float(watts) * scale)
+            return seconds, float(watts) * scale
     return None

@@ -133,7 +133,7 @@ class GpuSampler:
                 int(bits) for at, bits in zip(column.at_ns, column.value, strict=True) if window[0] <= at <= window[1]
             }
             if seen and self._reader is not None:
-                reasons = [reason for bits in sorted(seen) for reason in self._reader.throttle_reasons(bits)]
+                reasons = (reason for bits in sorted(seen) for reason in self._reader.throttle_reasons(bits))
                 told[source] = tuple(dict.fromkeys(reasons))
         return told
 

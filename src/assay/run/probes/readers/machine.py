@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -43,15 +44,9 @@ class LinuxMachine:
         self.absent: dict[str, str] = {}
         self._fast = self._open({"machine.cpu_pct": Processors, "machine.memory_available_bytes": Memory}, root)
         self._counts = self._open({"machine.disk": Disks, "machine.network": Network}, root)
-        self._slow = self._open(
-            {
-                "machine.swap": Swap,
-                "machine.cpu_mhz": Clocks,
-                "machine.temperature_c": Heat,
-                "cpu throttling": Throttling,
-            },
-            root,
-        )
+        slow: dict[str, Callable[[Path], MachinePart]]
+        slow = {"machine.swap": Swap, "machine.cpu_mhz": Clocks, "machine.temperature_c": Heat}
+        self._slow = self._open(slow | {"cpu throttling": Throttling}, root)
 
     def read(self, *, counts: bool = True, slow: bool = True) -> MachineReading:
         """Take one reading.
@@ -67,7 +62,7 @@ class LinuxMachine:
                     part.read(reading)
                 except (OSError, ValueError, IndexError) as problem:
                     del parts[name]
-                    self.absent[name] = f"lost in the middle: {_reason(problem)}"
+                    self.absent[name] = f"lost in the middle: {why(problem)}"
         return reading
 
     def throttled(self, window: Window) -> tuple[str, ...] | None:
@@ -83,7 +78,7 @@ class LinuxMachine:
                 opened[name].read(MachineReading())
             except (OSError, ValueError, IndexError, _UnseenError) as problem:
                 opened.pop(name, None)
-                self.absent[name] = _reason(problem)
+                self.absent[name] = why(problem)
         return opened
 
 
@@ -95,7 +90,6 @@ class Processors:
         self._tick_s = 1 / os.sysconf("SC_CLK_TCK")
 
     def read(self, into: MachineReading) -> None:
-        """Add busy and stolen seconds."""
         # user nice system idle iowait irq softirq steal; guests are part of user.
         spent = [int(word) for word in self._file.read().partition(b"\n")[0].split()[1:9]]
         into.totals["busy_s"] = (spent[0] + spent[1] + spent[2] + sum(spent[5:7])) * self._tick_s
@@ -110,7 +104,6 @@ class Memory:
         self._file = KernelFile(root / "proc/meminfo", 512)
 
     def read(self, into: MachineReading) -> None:
-        """Add what is available."""
         text = self._file.read()
         begin = text.find(b"MemAvailable:")
         if begin < 0:
@@ -132,7 +125,6 @@ class Disks:
             raise _UnseenError("no disk of its own in /sys/block")
 
     def read(self, into: MachineReading) -> None:
-        """Add bytes read and written."""
         read = written = 0
         for line in self._file.read().splitlines():
             words = line.split(None, 10)
@@ -154,7 +146,6 @@ class Network:
             raise _UnseenError("no interface but the loop")
 
     def read(self, into: MachineReading) -> None:
-        """Add bytes received and sent."""
         received = sent = 0
         for line in self._file.read().splitlines()[2:]:
             name, _, rest = line.partition(b":")
@@ -172,7 +163,6 @@ class Swap:
         self._page = os.sysconf("SC_PAGE_SIZE")
 
     def read(self, into: MachineReading) -> None:
-        """Add bytes in and out."""
         text = b"\n" + self._file.read()
         for name, total in ((b"\npswpin ", "swap_in_bytes"), (b"\npswpout ", "swap_out_bytes")):
             begin = text.index(name) + len(name)
@@ -190,7 +180,6 @@ class Clocks:
         self._files = [KernelFile(path) for path in _spread(paths)]
 
     def read(self, into: MachineReading) -> None:
-        """Add the mean clock."""
         into.states["cpu_mhz"] = sum(one.number() for one in self._files) / len(self._files) / 1e3
 
 
@@ -198,30 +187,24 @@ class Heat:
     """The highest temperature that a sensor of the processor tells; sensors of other things are not taken for it."""
 
     def __init__(self, root: Path) -> None:
-        thermal, chips = (
-            sorted((root / "sys/class/thermal").glob("thermal_zone*")),
-            (root / "sys/class/hwmon").glob("hwmon*"),
-        )
-        zones = [zone / "temp" for zone in thermal if _is_of_a_cpu(_text(zone / "type"))]
-        sensors = [
-            path
-            for chip in sorted(chips)
-            if _text(chip / "name") in _CPU_SENSORS
-            for path in sorted(chip.glob("temp*_input"))
+        zones = [
+            zone / "temp"
+            for zone in sorted((root / "sys/class/thermal").glob("thermal_zone*"))
+            if (kind := _text(zone / "type")) in _CPU_ZONES or kind.startswith("cpu-")
         ]
+        chips = sorted((root / "sys/class/hwmon").glob("hwmon*"))
+        chips = [chip for chip in chips if _text(chip / "name") in _CPU_SENSORS]
+        sensors = [path for chip in chips for path in sorted(chip.glob("temp*_input"))]
         self._files = []
         for path in zones or _spread(sensors):
-            try:
-                one = KernelFile(path)
-                one.number()
-            except (OSError, ValueError):  # a sensor that is there and tells nothing
-                continue
-            self._files.append(one)
+            with suppress(OSError, ValueError):  # a sensor that is there and tells nothing
+                sensor = KernelFile(path)
+                sensor.number()
+                self._files.append(sensor)
         if not self._files:
             raise _UnseenError("no temperature sensor of the processor in /sys/class/thermal or /sys/class/hwmon")
 
     def read(self, into: MachineReading) -> None:
-        """Add the highest."""
         into.states["temperature_c"] = max(one.number() for one in self._files) / 1e3
 
 
@@ -264,16 +247,8 @@ def _spread(paths: Sequence[Path]) -> list[Path]:
     return [paths[number * len(paths) // _CORES] for number in range(_CORES)] if len(paths) > _CORES else list(paths)
 
 
-def _is_of_a_cpu(zone: str) -> bool:
-    return zone in _CPU_ZONES or zone.startswith("cpu-")
-
-
 def _text(path: Path) -> str:
     try:
         return path.read_text().strip()
     except OSError:
         return ""
-
-
-def _reason(problem: Exception) -> str:
-    return why(problem) if isinstance(problem, OSError) else str(problem)

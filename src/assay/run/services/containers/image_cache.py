@@ -19,7 +19,6 @@ from pathlib import Path
 from assay.errors import MeasureError
 from assay.files import write_whole
 from assay.run.scratch import held
-from assay.run.services.containers.contract import CommandResult
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _FILES = (".sif", ".sqsh", ".sqfs", ".squashfs", ".img")
@@ -108,21 +107,6 @@ def present(base: Path, image: str, at: str) -> str:
             try_="it is relative to the benchmark file's folder",
         )
     return str(path)
-
-
-def refuse_failed(said: CommandResult, image: str, verb: str) -> None:
-    """Raise if a command on an image failed.
-
-    Raises:
-        MeasureError: with the words of the runtime.
-    """
-    if not said.ok:
-        raise MeasureError(
-            f"the image {image!r} could not be {verb}: {said.problem}",
-            code="image",
-            at="services",
-            try_="fetch it where there is a network: `assay prepare FILE`",
-        )
 
 
 def file_digest(path: Path, *, again: bool = False) -> str:

@@ -12,36 +12,33 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assay.errors import MeasureError
 from assay.run.services.containers import image_cache
-from assay.run.services.containers.contract import LABEL, Container, Kind, ask, run, version
+from assay.run.services.containers.contract import (
+    LABEL,
+    Container,
+    ContainerRuntime,
+    ask,
+    digest_in,
+    registry_name,
+    run,
+    run_on_image,
+)
 from assay.run.services.containers.image_cache import file_digest, is_file
 
 
-@dataclass(frozen=True, slots=True)
-class Oci:
+class Oci(ContainerRuntime):
     """One of the two; they differ in a handful of words."""
 
-    kind: Kind
-    programs: tuple[str, ...]
-    stays: bool = True
+    stays, suffix = True, ".tar"
 
     def image(self, image: str, base: Path, at: str) -> str:  # noqa: ARG002  (these know no files)
-        """The name of an image in a registry or in the runtime's own store."""
-        if is_file(image):
-            raise MeasureError(
-                f"{self.kind} cannot run the image file {image!r}",
-                code="container-runtime",
-                at=at,
-                try_="install apptainer or charliecloud, or name an image of a registry",
-            )
-        return image.removeprefix("docker://")
+        hint = "install apptainer or charliecloud, or name an image of a registry"
+        return registry_name(image, self.kind, at, hint)
 
     def words(self, box: Container) -> list[str]:
-        """`run --rm` with everything that the box says."""
         found = [box.runtime.program, "run", "--rm", "--name", box.name, "--label", f"{LABEL}={box.tag}"]
         if box.host_network:
             found += ["--network=host"]
@@ -61,19 +58,13 @@ class Oci:
             return [*found, box.image, *box.args]
         return [*found, "--entrypoint", box.command[0], box.image, *box.command[1:]]
 
-    def environment(self, box: Container, inherited: Mapping[str, str]) -> dict[str, str]:
-        """Our own, and the secrets that the command line only names."""
-        return {**inherited, **(box.hidden or {})}
-
-    def facts(self, box: Container) -> dict[str, str]:
-        """Identity and digest, where the store has the image."""
-        facts = {"image": box.image, "runtime": self.kind, "runtime_version": version(box.runtime.program)}
-        return facts | read_inspected(ask([box.runtime.program, "image", "inspect", box.image]))
+    def identity(self, box: Container) -> dict[str, str]:
+        return self._inspected(box.runtime.program, box.image)
 
     def fetched(self, box: Container, folder: Path, within_s: float) -> Container:
         """Load a kept archive where the store does not have the image, or pull it; the start tells what failed."""
         program = box.runtime.program
-        if read_inspected(ask([program, "image", "inspect", box.image])):
+        if self._inspected(program, box.image):
             return box
         archive = image_cache.find(folder, self.kind, box.image)
         if archive is None or not run([program, "load", "--quiet", "--input", str(archive.path)], within_s).ok:
@@ -82,38 +73,34 @@ class Oci:
 
     def first_pid(self, box: Container, started: int) -> int | None:  # noqa: ARG002  (that one is only the client)
         """The process inside, where this machine can see it."""
-        said = ask([box.runtime.program, "inspect", "--format", "{{.State.Pid}}", box.name]).strip()
-        return int(said) if said.isdigit() and int(said) > 0 and sys.platform == "linux" else None
+        pid = ask([box.runtime.program, "inspect", "--format", "{{.State.Pid}}", box.name]).strip()
+        return int(pid) if pid.isdigit() and int(pid) > 0 and sys.platform == "linux" else None
 
     def remove(self, box: Container) -> None:
         ask([box.runtime.program, "rm", "--force", *at_once(box.runtime.program), box.name])
 
-    def reference(self, image: str) -> str:
-        return image
+    def make(self, program: str, image: str, within_s: float, path: Path) -> dict[str, str]:
+        """Pull an image and save an archive of it, from which nodes without a network load it."""
+        if not (known := self._inspected(program, image)):
+            run_on_image([program, "pull", "--quiet", image], image, "pulled", within_s)
+            known = self._inspected(program, image)
+        form = ["--format", "oci-archive"] if self.kind == "podman" else []
+        run_on_image([program, "save", *form, "--output", str(path), image], image, "saved", within_s)
+        return known
 
-    def keep(self, program: str, image: str, folder: Path, within_s: float) -> image_cache.Image:
-        """Pull an image and keep an archive of it, from which nodes without a network load it.
-
-        Raises:
-            MeasureError: if it cannot be pulled or saved.
-        """
-
-        def make(path: Path) -> dict[str, str]:
-            known = read_inspected(ask([program, "image", "inspect", image]))
-            if not known:
-                image_cache.refuse_failed(run([program, "pull", "--quiet", image], within_s), image, "pulled")
-                known = read_inspected(ask([program, "image", "inspect", image]))
-            form = ["--format", "oci-archive"] if self.kind == "podman" else []
-            image_cache.refuse_failed(
-                run([program, "save", *form, "--output", str(path), image], within_s), image, "saved"
-            )
-            return known
-
-        return image_cache.keep(folder, self.kind, image, ".tar", make)
+    def _inspected(self, program: str, image: str) -> dict[str, str]:
+        return read_inspected(ask([program, "image", "inspect", image]))
 
 
-PODMAN = Oci("podman", ("podman",))
-DOCKER = Oci("docker", ("docker",))
+class Podman(Oci):
+    kind, programs = "podman", ("podman",)
+
+
+class Docker(Oci):
+    kind, programs = "docker", ("docker",)
+
+
+PODMAN, DOCKER = Podman(), Docker()
 
 
 def read_inspected(answer: str) -> dict[str, str]:
@@ -134,13 +121,10 @@ def at_once(program: str) -> Sequence[str]:
     return ("--time", "0") if Path(program).name == "podman" else ()
 
 
-@dataclass(frozen=True, slots=True)
-class Apptainer:
+class Apptainer(ContainerRuntime):
     """Runs `.sif` files; a registry's image is made into one, once, and kept."""
 
-    kind: Kind = "apptainer"
-    programs: tuple[str, ...] = ("apptainer", "singularity")
-    stays: bool = False
+    kind, programs, suffix = "apptainer", ("apptainer", "singularity"), ".sif"
 
     def image(self, image: str, base: Path, at: str) -> str:
         """The path of an image file, or a URL."""
@@ -167,39 +151,16 @@ class Apptainer:
             **{f"{kind}ENV_{key}": value for key, value in inside.items() for kind in ("APPTAINER", "SINGULARITY")},
         }
 
-    def facts(self, box: Container) -> dict[str, str]:
-        """The digest of the image file."""
-        facts = {"image": box.image, "runtime": self.kind, "runtime_version": version(box.runtime.program)}
-        return facts | ({} if "://" in box.image else {"image_digest": file_digest(Path(box.image))})
+    def identity(self, box: Container) -> dict[str, str]:
+        return {} if "://" in box.image else {"image_digest": file_digest(Path(box.image))}
 
     def fetched(self, box: Container, folder: Path, within_s: float) -> Container:
         """The box with the kept file in place of a URL."""
-        if "://" not in box.image:
-            return box
-        return replace(box, image=str(self.keep(box.runtime.program, box.image, folder, within_s).path))
+        return super().fetched(box, folder, within_s) if "://" in box.image else box
 
-    def first_pid(self, box: Container, started: int) -> int | None:  # noqa: ARG002  (it becomes the container)
-        """The program itself: what runs inside is below it."""
-        return started
-
-    def remove(self, box: Container) -> None:
-        """Nothing stays behind when its processes are gone."""
-
-    def reference(self, image: str) -> str:
-        return image
-
-    def keep(self, program: str, image: str, folder: Path, within_s: float) -> image_cache.Image:
-        """Make a registry's image into a file, once for all nodes.
-
-        Raises:
-            MeasureError: if it cannot be pulled.
-        """
-
-        def make(path: Path) -> dict[str, str]:
-            image_cache.refuse_failed(run([program, "pull", "--force", str(path), image], within_s), image, "pulled")
-            return {"image_digest": image.partition("@")[2]} if "@sha256:" in image else {}
-
-        return image_cache.keep(folder, self.kind, image, ".sif", make)
+    def make(self, program: str, image: str, within_s: float, path: Path) -> dict[str, str]:
+        run_on_image([program, "pull", "--force", str(path), image], image, "pulled", within_s)
+        return digest_in(image)
 
 
 APPTAINER = Apptainer()
@@ -214,13 +175,10 @@ _VARIABLES = "ch/environment"
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz")
 
 
-@dataclass(frozen=True, slots=True)
-class Charliecloud:
+class Charliecloud(ContainerRuntime):
     """Runs folders and `.sqfs` files; archives and a registry's images are made into one, once, and kept."""
 
-    kind: Kind = "charliecloud"
-    programs: tuple[str, ...] = ("ch-run",)
-    stays: bool = False
+    kind, programs, suffix = "charliecloud", ("ch-run",), ".sqfs"
 
     def image(self, image: str, base: Path, at: str) -> str:
         """The path of a folder or a file, or the name of an image in a registry."""
@@ -231,11 +189,6 @@ class Charliecloud:
         return image.removeprefix("docker://")
 
     def words(self, box: Container) -> list[str]:
-        """`ch-run` with everything that the box says.
-
-        Raises:
-            MeasureError: if there is no command: this runtime has no entry points.
-        """
         if box.command is None:
             raise MeasureError(
                 "charliecloud starts no entry point of an image",
@@ -261,56 +214,36 @@ class Charliecloud:
         user = inherited.get("USER") or getpass.getuser()
         return {"USER": user, "HOME": _TMP, "PATH": _PATH, **(box.hidden or {})}
 
-    def facts(self, box: Container) -> dict[str, str]:
-        """The digest of the image file; a folder has none."""
-        facts = {"image": box.image, "runtime": self.kind, "runtime_version": version(box.runtime.program)}
+    def identity(self, box: Container) -> dict[str, str]:
         path = Path(box.image)
         if path.is_dir():
-            return {**facts, "image_id": f"folder:{path}", "image_digest_absent": "the image is a folder"}
-        runs = path.is_file() and not box.image.endswith(_ARCHIVES)
-        return facts | ({"image_digest": file_digest(path)} if runs else {})
+            return {"image_id": f"folder:{path}", "image_digest_absent": "the image is a folder"}
+        return {"image_digest": file_digest(path)} if _is_run_as_it_is(path) else {}
 
     def fetched(self, box: Container, folder: Path, within_s: float) -> Container:
         """The box with a kept squashfs file in place of an archive or a name."""
-        path = Path(box.image)
-        if path.is_dir() or (path.is_file() and not box.image.endswith(_ARCHIVES)):
-            return box
-        return replace(box, image=str(self.keep(box.runtime.program, box.image, folder, within_s).path))
-
-    def first_pid(self, box: Container, started: int) -> int | None:  # noqa: ARG002  (there is no other name for it)
-        """The program itself: it became the command, or holds it below where it serves a squashfs file to it."""
-        return started
-
-    def remove(self, box: Container) -> None:
-        """Nothing stays behind when its processes are gone."""
+        return box if _is_run_as_it_is(Path(box.image)) else super().fetched(box, folder, within_s)
 
     def reference(self, image: str) -> str:
         """Its own name; an archive is known by its content, since under its name there may be another one tomorrow."""
         return f"{image}@{file_digest(Path(image))}" if Path(image).is_file() else image
 
-    def keep(self, program: str, image: str, folder: Path, within_s: float) -> image_cache.Image:
-        """Make an archive or a registry's image into a squashfs file, once for all nodes.
-
-        Raises:
-            MeasureError: if it cannot be pulled or converted.
-        """
+    def make(self, program: str, image: str, within_s: float, path: Path) -> dict[str, str]:
         beside = Path(program).parent
         env = {**os.environ, "USER": os.environ.get("USER") or getpass.getuser()}
-
-        def make(path: Path) -> dict[str, str]:
-            form = "tar" if Path(image).is_file() else "ch-image"
-            if form == "ch-image":
-                image_cache.refuse_failed(
-                    run([str(beside / "ch-image"), "pull", image], within_s, env), image, "pulled"
-                )
-            words = [str(beside / "ch-convert"), "-i", form, "-o", "squash", image, str(path)]
-            image_cache.refuse_failed(run(words, within_s, env), image, "converted")
-            return {"image_digest": image.partition("@")[2]} if "@sha256:" in image else {}
-
-        return image_cache.keep(folder, self.kind, self.reference(image), ".sqfs", make)
+        form = "tar" if Path(image).is_file() else "ch-image"
+        if form == "ch-image":
+            run_on_image([str(beside / "ch-image"), "pull", image], image, "pulled", within_s, env)
+        words = [str(beside / "ch-convert"), "-i", form, "-o", "squash", image, str(path)]
+        run_on_image(words, image, "converted", within_s, env)
+        return digest_in(image)
 
 
 CHARLIECLOUD = Charliecloud()
+
+
+def _is_run_as_it_is(image: Path) -> bool:
+    return image.is_dir() or (image.is_file() and not image.name.endswith(_ARCHIVES))
 
 
 def mount_point() -> Path:

@@ -19,13 +19,12 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
 from assay.errors import MeasureError
-from assay.run.services.containers.contract import SIDECAR_KIND, Container, Kind
-from assay.run.services.containers.image_cache import Image, is_file
+from assay.run.services.containers.contract import SIDECAR_KIND, Container, ContainerRuntime, registry_name
+from assay.run.services.containers.image_cache import Image
 
 # Set for the process that starts a program: where both containers meet, and what it is to start.
 FOLDER, ORDER = "ASSAY_BESIDE", "ASSAY_BESIDE_ORDER"
@@ -57,24 +56,13 @@ done
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Sidecar:
+class Sidecar(ContainerRuntime):
     """The second container of a pod, used like a runtime that runs one image."""
 
-    kind: Kind = SIDECAR_KIND
-    programs: tuple[str, ...] = ()
-    stays: bool = True
+    kind, stays = SIDECAR_KIND, True
 
     def image(self, image: str, base: Path, at: str) -> str:  # noqa: ARG002  (a pod has no files of the user)
-        """The name of an image in a registry."""
-        if is_file(image):
-            raise MeasureError(
-                f"Kubernetes cannot run the image file {image!r}",
-                code="container-runtime",
-                at=at,
-                try_="name an image of a registry",
-            )
-        return image.removeprefix("docker://")
+        return registry_name(image, "Kubernetes", at, "name an image of a registry")
 
     def words(self, box: Container) -> list[str]:
         """What hands a program over and writes what it writes."""
@@ -108,9 +96,6 @@ class Sidecar:
     def first_pid(self, box: Container, started: int) -> int | None:  # noqa: ARG002
         """Its process is none that we can tell from others."""
         return None
-
-    def reference(self, image: str) -> str:
-        return image
 
     def keep(self, program: str, image: str, folder: Path, within_s: float) -> Image:  # noqa: ARG002
         """Refuse: nodes of Kubernetes fetch and keep images themselves."""

@@ -1,15 +1,15 @@
 """The ONNX Runtime target: any ONNX model, on the provider that was asked for, with proof.
 
 session.py   options in, session out, settings read back, and which provider ran each node
-inputs.py    values of all inputs, and outputs described
-model.py     OnnxModel, which puts them together
+model.py     OnnxModel: values of all inputs, one call, outputs described
 """
 
 from __future__ import annotations
 
 from assay.run.contract import Measured, Order, Rules, Stage
 from assay.run.onnx_devices import available_devices
-from assay.run.targets.onnx.model import OnnxModel, call_error, is_runtime_error
+from assay.run.targets.onnx.model import OnnxModel, is_runtime_error
+from assay.run.targets.onnx.session import call_error
 
 __all__ = ["OnnxModel", "available_devices", "measure"]
 

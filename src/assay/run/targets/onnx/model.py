@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
-from collections.abc import Callable, Mapping
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import psutil
 from pydantic import JsonValue
 
-from assay.errors import MeasureError, UsageError
+from assay.errors import MeasureError
 from assay.run.contract import Order
-from assay.run.models.graph import OnnxOutline, outline_or_none
+from assay.run.models.graph import OnnxOutline, largest_index, outline_or_none
 from assay.run.onnx_devices import place, preload, runtime
 from assay.run.records import DeviceProof
-from assay.run.targets.keys import refuse_idle
-from assay.run.targets.onnx.inputs import Feeds, describe, make_feeds
+from assay.run.targets import model_target, not_ready
 from assay.run.targets.onnx.session import (
     Assignment,
-    call_error,
     elsewhere,
     open_session,
     profiled,
@@ -29,8 +30,11 @@ from assay.run.targets.onnx.session import (
     refuse_compiled,
     session_options,
 )
-from assay.run.tensors.dtypes import tensor_type, to_ort_value
-from assay.spec.target import ModelTarget
+from assay.run.tensors import values
+from assay.run.tensors.dims import resolve_dims
+from assay.run.tensors.feeds import Feeds, ModelInput, make_feeds
+from assay.run.tensors.values import is_optional, tensor_type, to_ort_value
+from assay.spec.benchmark import Workload
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -44,13 +48,10 @@ class OnnxModel:
     """
 
     def __init__(self, order: Order) -> None:
-        target = order.job.definition.target
-        if not isinstance(target, ModelTarget) or order.model is None:
-            raise UsageError("the ONNX Runtime target needs a model file", code="target", at="target.model")
-        refuse_idle(target, ("use", "dtype", "remote_code"))
+        idle = ("use", "dtype", "remote_code")
+        target, self._path = model_target(order, "the ONNX Runtime target needs a model file", idle)
         self.items_per_call = 1  # known once the inputs are made
         self._order, self._target = order, target
-        self._path = Path(order.model)
         self._placement = place(target.device, target.provider_options)
         refuse_compiled(self._path, self._placement)
         preload(target.device)
@@ -72,19 +73,17 @@ class OnnxModel:
         self._threads_after = psutil.Process().num_threads()
         self._outline = outline_or_none(self._path)
         workload = self._order.job.definition.workload
-        self._feeds = make_feeds(session, workload, Path(self._order.job.base), self._outline)
-        self.dims = _dim_facts(self._feeds)
-        self.items_per_call = self._feeds.dims.items
+        self._feeds = _session_feeds(session, workload, Path(self._order.job.base), self._outline)
+        self.dims = self._feeds.dim_facts()
+        self.items_per_call = self._feeds.items
         return self._bound(session, self._feeds)
 
     def proof(self) -> DeviceProof:
-        """Which provider ran the nodes, read back from the runtime."""
         options = self._opened().get_provider_options().get(self._placement.provider, {})
         nodes = len(self._outline.nodes) if self._outline else 0
         return prove(self._placement, self._assigned(), options, nodes)
 
     def facts(self) -> Mapping[str, JsonValue]:
-        """What was really used, read back from the session."""
         session, feeds = self._opened(), self._fed()
         assignment = self._assigned()
         nodes: dict[str, JsonValue] = {**assignment.nodes}
@@ -109,7 +108,6 @@ class OnnxModel:
         }
 
     def close(self) -> None:
-        """Free the session and its inputs."""
         self._session = self._feeds = None
 
     def _bound(self, session: InferenceSession, feeds: Feeds) -> Callable[[], object]:
@@ -117,11 +115,11 @@ class OnnxModel:
         arrays = {name: fed.array for name, fed in feeds.values.items()}
         if self._plain(session, feeds):
             return functools.partial(session.run, None, arrays)
-        bound = {name: to_ort_value(array, feeds.inputs[name].element) for name, array in arrays.items()}
+        bound = {name: to_ort_value(array, feeds.elements[name]) for name, array in arrays.items()}
         return functools.partial(session.run_with_ort_values, None, bound)
 
     def _plain(self, session: InferenceSession, feeds: Feeds) -> bool:
-        inputs = all(feeds.inputs[name].element.plain for name in feeds.values)
+        inputs = all(feeds.elements[name].plain for name in feeds.values)
         types = [tensor_type(node.type) for node in session.get_outputs()]
         # A sequence of unknown type is left to session.run, which gives a list.
         return inputs and all(element is None or element.plain for element in types)
@@ -159,29 +157,77 @@ class OnnxModel:
         }
 
     def _output_facts(self, session: InferenceSession, feeds: Feeds) -> list[JsonValue]:
-        """Describe the outputs of one more call, made after the measured window."""
         results: Any = self._bound(session, feeds)()
         nodes = session.get_outputs()
         return describe([node.name for node in nodes], [node.type for node in nodes], results)
 
     def _opened(self) -> InferenceSession:
-        if self._session is None:
-            raise MeasureError("the model is not loaded", code="target", at="target.model", try_="call load() first")
-        return self._session
+        return self._session or not_ready("the model is not loaded", "call load() first")
 
     def _fed(self) -> Feeds:
-        if self._feeds is None:
-            raise MeasureError("the inputs are not made", code="target", at="target.model", try_="call call() first")
-        return self._feeds
-
-
-def _dim_facts(feeds: Feeds) -> dict[str, JsonValue]:
-    return {name: {"size": size.value, "from": size.origin} for name, size in feeds.dims.sizes.items()}
+        return self._feeds or not_ready("the inputs are not made", "call call() first")
 
 
 def is_runtime_error(problem: BaseException) -> bool:
-    """Whether an exception came out of ONNX Runtime."""
     return type(problem).__module__.startswith("onnxruntime")
 
 
-__all__ = ["OnnxModel", "call_error", "is_runtime_error"]
+def _session_feeds(session: InferenceSession, workload: Workload, base: Path, outline: OnnxOutline | None) -> Feeds:
+    """Make a value for every input of a session."""
+    shapeless = outline.shapeless if outline else frozenset()
+    inputs = {node.name: _declared(node.name, node.type, node.shape, shapeless) for node in session.get_inputs()}
+
+    def rows(name: str) -> int | None:
+        return largest_index(outline, name) if outline and inputs[name].element.kind == "int" else None
+
+    return make_feeds(
+        inputs, workload, base, lambda shapes, given: resolve_dims(shapes, workload.batch, workload.dims, given), rows
+    )
+
+
+def _declared(name: str, declared: str, shape: list[int | str | None], shapeless: frozenset[str]) -> ModelInput:
+    element = tensor_type(declared)
+    if element is None:
+        message = f"input {name!r} is {declared}, which cannot be fed through ONNX Runtime's Python API"
+        raise MeasureError(message, code="input-type", at="target.model", try_="export the model with tensor inputs")
+    return ModelInput(element, None if name in shapeless else tuple(shape), is_optional(declared))
+
+
+def describe(names: Sequence[str], types: Sequence[str], results: Sequence[object]) -> list[JsonValue]:
+    return [
+        {"name": name, "type": kind, **_describe_one(kind, result)}
+        for name, kind, result in zip(names, types, results, strict=True)
+    ]
+
+
+def _describe_one(kind: str, result: Any) -> dict[str, JsonValue]:  # noqa: ANN401  (arrays, lists, OrtValues)
+    element = tensor_type(kind)
+    if result is None:
+        return {"absent": "the optional output is empty"}
+    if isinstance(result, np.ndarray) and element is not None:
+        return {
+            "dtype": element.numpy,
+            "shape": list(result.shape),
+            "sha256": values.digest(result, element),
+        }
+    if hasattr(result, "data_ptr"):
+        return _describe_ort_value(kind, result)
+    if isinstance(result, list | dict):
+        return {"items": len(result)}
+    return {"absent": f"a {type(result).__name__} is not described"}
+
+
+def _describe_ort_value(kind: str, value: Any) -> dict[str, JsonValue]:  # noqa: ANN401  (an OrtValue)
+    """Describe a tensor that numpy may not know, by its bytes."""
+    if not value.is_tensor():
+        return {"absent": "a sequence is not described"}
+    element = tensor_type(kind)
+    about: dict[str, JsonValue] = {"dtype": element.numpy if element else kind, "shape": list(value.shape())}
+    if element is not None and element.plain:
+        return {**about, "sha256": values.digest(value.numpy(), element)}
+    if value.device_name().lower() != "cpu":
+        return {**about, "sha256_absent": f"the output stayed on {value.device_name()}"}
+    # Only bytes can be read of a type that numpy lacks.
+    size = value.tensor_size_in_bytes()
+    content = ctypes.string_at(value.data_ptr(), size) if size else b""
+    return {**about, "sha256": hashlib.sha256(content).hexdigest()}

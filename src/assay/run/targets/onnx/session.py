@@ -20,7 +20,7 @@ from assay.run.onnx_devices import CPU, PROVIDERS, OnnxPlacement, runtime
 from assay.run.policy import programs_allowed, refuse_program
 from assay.run.records import DeviceProof
 from assay.run.tensors.dims import nearest
-from assay.spec.devices import split_index
+from assay.spec.section import split_index
 from assay.spec.target import ModelTarget
 
 if TYPE_CHECKING:
@@ -52,7 +52,6 @@ _COMPILING = {PROVIDERS[device] for device in ("tensorrt", "openvino", "coreml")
 
 
 def session_options(target: ModelTarget, placement: OnnxPlacement) -> SessionOptions:
-    """The options that a benchmark asks for."""
     ort = runtime()
     options: SessionOptions = ort.SessionOptions()
     options.log_severity_level = 3
@@ -61,12 +60,9 @@ def session_options(target: ModelTarget, placement: OnnxPlacement) -> SessionOpt
     options.execution_mode = getattr(ort.ExecutionMode, f"ORT_{target.execution.upper()}")
     level = _LEVELS[target.optimization]
     if not hasattr(ort.GraphOptimizationLevel, level):
-        raise MeasureError(
-            f"ONNX Runtime {ort.__version__} has no optimisation level {target.optimization!r}",
-            code="runtime",
-            at="target.optimization",
-            try_="use extended or all, or update onnxruntime",
-        )
+        message = f"ONNX Runtime {ort.__version__} has no optimisation level {target.optimization!r}"
+        try_ = "use extended or all, or update onnxruntime"
+        raise MeasureError(message, code="runtime", at="target.optimization", try_=try_)
     options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
     if placement.provider == PROVIDERS["directml"]:
         options.enable_mem_pattern = False  # DirectML demands it
@@ -97,9 +93,6 @@ def refuse_compiled(model: Path, placement: OnnxPlacement) -> None:
     """Refuse a model that holds an engine compiled for its device, where no programs of jobs may run.
 
     The name of the operator is looked for in the whole file: a node may hide in a subgraph or a function.
-
-    Raises:
-        MeasureError: if it holds one and this machine's agent allows no commands.
     """
     if (
         programs_allowed()
@@ -120,42 +113,28 @@ def one_line(problem: BaseException) -> str:
 
 
 def load_error(model: Path, problem: Exception, placement: OnnxPlacement) -> MeasureError:
-    """Say why a model could not be loaded."""
     reason = one_line(problem)
     absent = missing_external(model)
     if not model.is_file():
         return MeasureError(f"{model} does not exist", code="model", at="target.model", try_="check the path")
     if absent:
-        return MeasureError(
-            f"{model.name} keeps weights in {absent[0]}, which is not beside it in {model.parent}",
-            code="model",
-            at="target.model",
-            try_=f"put {', '.join(absent)} into {model.parent}",
-        )
+        message = f"{model.name} keeps weights in {absent[0]}, which is not beside it in {model.parent}"
+        try_ = f"put {', '.join(absent)} into {model.parent}"
+        return MeasureError(message, code="model", at="target.model", try_=try_)
     if _MEMORY.search(reason):
-        return MeasureError(
-            f"memory ran out while loading {model.name}: {reason}",
-            code="out-of-memory",
-            at="target.model",
-            try_="use a smaller model or a machine with more memory",
-        )
+        message = f"memory ran out while loading {model.name}: {reason}"
+        try_ = "use a smaller model or a machine with more memory"
+        return MeasureError(message, code="out-of-memory", at="target.model", try_=try_)
     if placement.provider != CPU and type(problem).__name__ in ("EPFail", "RuntimeError", "ValueError"):
-        return MeasureError(
-            f"{placement.provider} could not be set up for {placement.device}: {reason}",
-            code="device",
-            at="target.device",
-            try_="check the driver and target.provider_options",
-        )
-    return MeasureError(
-        f"ONNX Runtime cannot load {model.name}: {reason}",
-        code="model",
-        at="target.model",
-        try_="check the file with onnx.checker.check_model, or fetch it again",
-    )
+        message = f"{placement.provider} could not be set up for {placement.device}: {reason}"
+        try_ = "check the driver and target.provider_options"
+        return MeasureError(message, code="device", at="target.device", try_=try_)
+    message = f"ONNX Runtime cannot load {model.name}: {reason}"
+    try_ = "check the file with onnx.checker.check_model, or fetch it again"
+    return MeasureError(message, code="model", at="target.model", try_=try_)
 
 
 def call_error(problem: Exception, dims: JsonValue) -> MeasureError:
-    """Say why a loaded model could not be run."""
     reason = one_line(problem)
     if _MEMORY.search(reason):
         message, code, try_ = "memory ran out while running the model", "out-of-memory", "lower workload.batch"
@@ -166,7 +145,6 @@ def call_error(problem: Exception, dims: JsonValue) -> MeasureError:
 
 
 def missing_external(model: Path) -> tuple[str, ...]:
-    """The external weight files that a model names and that are not there."""
     outline = outline_or_none(model)
     return tuple(name for name in (outline.external if outline else ()) if not (model.parent / name).is_file())
 
@@ -198,20 +176,15 @@ def _apply(options: SessionOptions, key: str, text: str) -> None:
         options.add_session_config_entry(key, text)
     else:
         # ONNX Runtime would take any name and ignore it; all its entries are of the form `area.name`.
-        raise UsageError(
-            f"{key!r} is no session option", code="session-option", at=where, try_=nearest(key, _ATTRIBUTES)
-        )
+        message = f"{key!r} is no session option"
+        raise UsageError(message, code="session-option", at=where, try_=nearest(key, _ATTRIBUTES))
 
 
 def _read(text: str, kind: type, where: str) -> int | bool:
     values = {"1": 1, "0": 0, "true": 1, "false": 0} if kind is bool else {str(level): level for level in range(6)}
     if text.lower() not in values:
-        raise UsageError(
-            f"{text!r} is no value for this session option",
-            code="session-option",
-            at=where,
-            try_=f"use one of {', '.join(values)}",
-        )
+        message = f"{text!r} is no value for this session option"
+        raise UsageError(message, code="session-option", at=where, try_=f"use one of {', '.join(values)}")
     value = values[text.lower()]
     return bool(value) if kind is bool else value
 
@@ -219,28 +192,21 @@ def _read(text: str, kind: type, where: str) -> int | bool:
 def _check_provider(session: InferenceSession, placement: OnnxPlacement) -> None:
     """A provider whose libraries did not load is dropped by ONNX Runtime with a log line only."""
     if placement.provider not in session.get_providers():
-        raise MeasureError(
+        message = (
             f"{placement.provider} was asked for {placement.device} but did not start; "
-            f"the session has {', '.join(session.get_providers())}",
-            code="device",
-            at="target.device",
-            try_="install the libraries that the provider needs (for CUDA: CUDA and cuDNN of its version)",
+            f"the session has {', '.join(session.get_providers())}"
         )
+        try_ = "install the libraries that the provider needs (for CUDA: CUDA and cuDNN of its version)"
+        raise MeasureError(message, code="device", at="target.device", try_=try_)
     asked = dict(placement.providers)[placement.provider]
     taken = session.get_provider_options().get(placement.provider, {})
     if placement.provider == CPU and (ignored := sorted(set(asked) - set(taken))):
-        raise UsageError(
-            f"{CPU} takes no option {ignored[0]!r}; it would do nothing",
-            code="provider-option",
-            at=f"target.provider_options.{ignored[0]}",
-            try_="remove it",
-        )
+        message = f"{CPU} takes no option {ignored[0]!r}; it would do nothing"
+        raise UsageError(message, code="provider-option", at=f"target.provider_options.{ignored[0]}", try_="remove it")
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Which provider ran which operators."""
-
     ops: Mapping[str, Counter[str]]  # provider → operator type → nodes
     evidence: str
     fused: bool = False  # compiled parts count as one node
@@ -281,7 +247,6 @@ def profiled(
 
 
 def parse_profile(text: str) -> dict[str, Counter[str]]:
-    """Providers and operator types in a profile that ONNX Runtime wrote."""
     ops: dict[str, Counter[str]] = {}
     for event in json.loads(text):
         details = event.get("args", {})
@@ -308,7 +273,6 @@ def prove(
 
 
 def elsewhere(placement: OnnxPlacement, assignment: Assignment) -> dict[str, dict[str, int]]:
-    """Operators that another provider than the asked one ran."""
     return {
         provider: dict(sorted(ops.items()))
         for provider, ops in assignment.ops.items()

@@ -33,8 +33,6 @@ _ASKED_OF_SERVER = 4000
 
 
 class TokenPositions(NamedTuple):
-    """Where the tokens of an answer lie in its body."""
-
     ends: Sequence[int]
     tokens: Sequence[int] | None  # for each end; None for one each
     how: str  # "exact", "tokenizer" or "even"
@@ -69,7 +67,6 @@ class Counter:
         return SERVER if self.server is not None else LOCAL if self.local is not None else UNKNOWN
 
     def count(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text, by the best tokenizer there is."""
         tokenizer = self.server or self.local
         return tokenizer.count(texts) if tokenizer is not None and texts else []
 
@@ -78,7 +75,6 @@ class Counter:
         return self.local is not None and len(self.tally.checked) + waiting < CHECKED
 
     def check(self, used: Sequence[int], texts: Sequence[str]) -> None:
-        """Count answers by the local tokenizer too, to compare."""
         if self.local is not None and texts:
             self.tally.checked += zip(used, self.local.count(texts), strict=True)
 

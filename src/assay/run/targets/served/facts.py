@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +12,23 @@ from pydantic import JsonValue
 from assay.run.apis.answers import FAULTS
 from assay.run.apis.contract import ServedApi
 from assay.run.apis.readers import meaning_of, server_words
-from assay.run.load.http.recording import CODE, MEASURE, OUTCOMES, WARMUP, LoadRecording
+from assay.run.load.http.recording import (
+    CODE,
+    MEASURE,
+    OUTCOMES,
+    REQUESTS,
+    WARMUP,
+    LoadRecording,
+    requests_of,
+    write_requests,
+)
+from assay.run.load.timing import ClockPair
+from assay.run.scoring import Output, as_asked
 from assay.run.targets.served.counting import SOURCES, disagreement, input_disagreement
-from assay.run.targets.served.request_metrics import OK, SKIPPED, UNFINISHED
+from assay.run.targets.served.request_metrics import OK, SKIPPED, UNFINISHED, GoodRequests, column
 from assay.run.targets.served.rows import Rows
+from assay.run.workloads import Item
+from assay.spec.benchmark import Definition
 from assay.spec.workload import Load
 
 Facts = dict[str, JsonValue]
@@ -25,7 +39,6 @@ _SHARE_OF_STOPS = 0.5
 
 
 def gather(recording: LoadRecording, rows: Rows, api: ServedApi, load: Load, metrics: Mapping[str, float]) -> Facts:
-    """Everything that is worth telling about a load."""
     facts: Facts = {
         "requests": _requests(recording, rows),
         "errors": _errors(recording, rows, MEASURE),
@@ -230,7 +243,6 @@ def _reasoning(recording: LoadRecording, rows: Rows) -> Facts:
 
 
 def _stages(recording: LoadRecording, rows: Rows) -> list[JsonValue]:
-    """The parts of a load, each by itself."""
     found: list[JsonValue] = []
     for stage in np.unique(recording.stage[recording.measured()]).tolist():
         mine = np.flatnonzero((recording.stage == stage) & (recording.phase == MEASURE))
@@ -244,3 +256,106 @@ def _stages(recording: LoadRecording, rows: Rows) -> list[JsonValue]:
                 facts[name] = {"p50": float(np.quantile(took, 0.5)), "p99": float(np.quantile(took, 0.99))}
         found.append(facts)
     return found
+
+
+# Answers whose memory may be held at once.
+_LET_GO_EVERY = 4096
+_REQUEST_IDS = ("x-request-id", "request-id")
+
+
+def outputs(recording: LoadRecording, rows: Rows, api: ServedApi, items: Sequence[Item]) -> Iterator[Output]:
+    """The answer to each request that was due in the measured window, by when it was due.
+
+    Answers are read again from the recording, so that they never lie in memory all at once.
+    """
+    ttft, e2e = column("ttft_ms", recording, rows), column("e2e_ms", recording, rows)
+    for place, row in enumerate(np.argsort(recording.due_ns, kind="stable").tolist()):
+        if place % _LET_GO_EVERY == 0:
+            recording.let_go(len(recording))
+        if recording.phase[row] != MEASURE:
+            continue
+        session, turn = int(recording.session[row]), int(recording.turn[row])
+        item = items[session % len(items)]
+        text, said = _said(recording, rows, api, row)
+        numbers: Facts = {
+            "input_tokens": _known(rows.input_tokens[row]),
+            "output_tokens": _known(rows.output_tokens[row]),
+            "ttft_ms": _number(ttft[row]),
+            "e2e_ms": _number(e2e[row]),
+        }
+        yield Output(
+            item=item.id,
+            session=session,
+            turn=turn,
+            text=text,
+            reference=item.reference if turn == len(item.turns) - 1 else None,
+            data=dict(item.data),
+            outcome=OUTCOMES[rows.outcome[row]],
+            more={**said, **numbers, **as_asked(item.turns[turn])},
+        )
+
+
+def _said(recording: LoadRecording, rows: Rows, api: ServedApi, row: int) -> tuple[str, Facts]:
+    outcome = OUTCOMES[rows.outcome[row]]
+    body = bytes(recording.body_of(row))
+    known = next((found for name in _REQUEST_IDS if (found := recording.header_of(row, name))), None)
+    if outcome == "status" or not body:
+        error = server_words(body) if outcome == "status" else recording.header_of(row, "problem")
+        error = None if rows.outcome[row] == OK else error or meaning_of(outcome)
+        return "", {"finish_reason": None, "request_id": known, "error": error}
+    answer = api.draft(body)
+    error = None
+    if outcome == "content" and answer.fault is not None:
+        error = answer.fault.words
+    elif rows.outcome[row] not in (OK, UNFINISHED):
+        error = recording.header_of(row, "problem") or meaning_of(outcome)
+    also: Facts = {name: text for name, text in (("reasoning", answer.reasoning), ("tools", answer.tools)) if text}
+    return answer.text, {**also, "finish_reason": answer.finish, "request_id": known or answer.id, "error": error}
+
+
+def _known(count: int) -> int | None:
+    return int(count) if count >= 0 else None
+
+
+def _number(value: float) -> float | None:
+    return None if value != value else round(float(value), 6)
+
+
+def clock_facts(recording: LoadRecording, paired: ClockPair) -> dict[str, JsonValue]:
+    """When the load was, on the clock of the day."""
+    shift = paired.epoch_ns - paired.loop_ns
+    before = recording.due_ns[recording.phase == WARMUP]
+    return {
+        "load_begin_epoch_ns": int(before.min(initial=recording.window[0])) + shift,
+        "window_begin_epoch_ns": recording.window[0] + shift,
+        "window_end_epoch_ns": recording.window[1] + shift,
+        "offset": "the clock of this machine, taken as it is: how far it is from that of other machines is not known",
+    }
+
+
+def share_facts(definition: Definition) -> dict[str, JsonValue]:
+    load = definition.load
+    return {
+        "host": load.host or 0,
+        "hosts": load.hosts,
+        "means": "this machine's share alone; rates and concurrencies that were asked for are those of all machines",
+    }
+
+
+def keep_requests(
+    folder: Path, recording: LoadRecording, rows: Rows, judged: GoodRequests, api: ServedApi
+) -> tuple[str, Path]:
+    """Write every request into a file, from which the window can be counted again; return its name and path."""
+    ok = rows.outcome == OK
+    counted = api.generates and not np.any(ok & (rows.output_tokens < 0))
+    requests = requests_of(
+        recording,
+        rows.outcome,
+        input_tokens=rows.input_tokens,
+        output_tokens=rows.output_tokens,
+        good=None if judged.absent else judged.good,
+        piece_tokens=rows.piece_tokens if counted else None,
+    )
+    path = folder / REQUESTS
+    write_requests(path, requests)
+    return REQUESTS, path

@@ -151,7 +151,6 @@ def says_text_alone(draft: AnswerDraft) -> bool:
 
 
 def elsewhere(draft: AnswerDraft) -> bool:
-    """Whether anything was said beside the text."""
     return bool(draft.said[REASONING] or draft.said[TOOL])
 
 
@@ -170,7 +169,6 @@ class AnswerOutline(NamedTuple):
 
     @property
     def events(self) -> int:
-        """How many events carry text."""
         return len(self.lead) + len(self.sizes) + len(self.trail)
 
     def draft(self) -> AnswerDraft:
@@ -333,7 +331,6 @@ def _are_strings(texts: list[bytes]) -> bool:
 
 
 def _bounds(form: StreamTemplate, body: bytes, lines: Sequence[bytes]) -> tuple[int, int]:
-    """Where the run begins and ends."""
     before, after = 2 * form.before, 2 * form.after
     start = sum(map(len, lines[:before])) + before
     return start, len(body) - sum(map(len, lines[len(lines) - 1 - after :])) - after

@@ -38,6 +38,7 @@ _OF_TEXT = (
     "input_tokens", "output_tokens", "user_tokens_per_s",
 )  # fmt: skip
 _OF_OTHERS = ("latency_ms", "service_ms", "schedule_delay_ms")
+_OF_PROBES = (*_OF_OTHERS, "e2e_ms")
 _NEED_STREAM = ("ttft_ms", "itl_ms", "chunk_gap_ms", "tpot_ms", "user_tokens_per_s")
 _NEED_COUNT = ("itl_ms", "tpot_ms", "user_tokens_per_s", "output_tokens")
 _NOT_COUNTED = "the server gave no usage, has no tokenizer endpoint, and target.tokenizer names none"
@@ -45,7 +46,6 @@ _PHASES: tuple[tuple[int, SamplePhase], ...] = ((WARMUP, "warmup"), (MEASURE, "m
 
 
 def window_totals(recording: LoadRecording, rows: Rows, api: ServedApi) -> Numbers:
-    """Rates, concurrency and errors of the measured window."""
     begin, end = recording.window
     length_s = (end - begin) / 1e9
     due = recording.measured()
@@ -148,8 +148,6 @@ def costs(recording: LoadRecording, rows: Rows, price: Price | None) -> Numbers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Figures:
-    """Everything that a load gives, ready to be put into a result."""
-
     samples: tuple[SampleSet, ...]
     metrics: Mapping[str, float]
     absent: Mapping[str, str]
@@ -159,26 +157,15 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ProbeRequests:
-    """The requests that were due in the window of one probe of a rate, each by itself."""
+class ProbeFigures:
+    """What the window of one probe of a rate gives."""
 
-    rows: NDArray[np.int64]
-    """Which rows of the recording."""
-    due_ns: NDArray[np.int64]
-    """When they were due, from the window's begin."""
-    columns: Mapping[str, NDArray[np.float64]]
-    """Metric → a value per request; NaN where it has none, such as everything of one that failed."""
-    good: NDArray[np.bool_]
-    """Which of them met every objective by themselves."""
-    ended: NDArray[np.bool_]
-    """Which of them ended well."""
     samples: Mapping[str, NDArray[np.float64]]
-    """Metric → the values that its statistics are taken of: the columns without gaps, and all token gaps."""
+    """Metric → the values that its statistics are taken of: those of requests without gaps, and all token gaps."""
     metrics: Mapping[str, float]
 
 
 def figures(recording: LoadRecording, rows: Rows, api: ServedApi, definition: Definition) -> Figures:
-    """Work out all figures of a load."""
     found = tuple(_samples(recording, rows, api))
     metrics, absent = window_totals(recording, rows, api)
     target = definition.target
@@ -187,7 +174,8 @@ def figures(recording: LoadRecording, rows: Rows, api: ServedApi, definition: De
         metrics |= cost
         absent |= no_cost
     judged = judge(recording, rows, definition.objective)
-    _goodput(recording, rows, judged, metrics, absent, asked=bool(definition.objective))
+    if definition.objective:
+        _goodput(recording, rows, judged, metrics, absent)
     absent |= _missing(recording, rows, api, {one.metric for one in found if one.phase == "measure"})
     facts = gather(recording, rows, api, definition.load, metrics)
     facts["counted"] = counted(recording, rows, metrics)
@@ -198,27 +186,21 @@ def figures(recording: LoadRecording, rows: Rows, api: ServedApi, definition: De
     return Figures(found, metrics, absent, facts, judged)
 
 
-def probe_figures(recording: LoadRecording, rows: Rows, api: ServedApi, definition: Definition) -> ProbeRequests:
-    """What a search for a rate needs of one probe: columns by request, and the window's numbers."""
+def probe_figures(recording: LoadRecording, rows: Rows, api: ServedApi, definition: Definition) -> ProbeFigures:
+    """What a search for a rate needs of one probe."""
     due = recording.measured()
-    names = _OF_TEXT if api.generates else (*_OF_OTHERS, "e2e_ms")
-    columns = {name: column(name, recording, rows)[due] for name in names}
+    columns = {name: column(name, recording, rows)[due] for name in (_OF_TEXT if api.generates else _OF_PROBES)}
     values = {name: one[np.isfinite(one)] for name, one in columns.items()}
     if api.generates:
-        for name, gaps in (("itl_ms", token_gaps(recording, rows)), ("chunk_gap_ms", chunk_gaps(recording, rows))):
+        for name, gaps in _gaps(recording, rows):
             values[name] = samples(gaps, recording.phase[gaps.row] == MEASURE)[1]
-    judged = judge(recording, rows, definition.objective)
     metrics, _ = window_totals(recording, rows, api)
-    _goodput(recording, rows, judged, metrics, {}, asked=True)
-    return ProbeRequests(
-        rows=due,
-        due_ns=recording.due_ns[due] - recording.window[0],
-        columns=columns,
-        good=judged.good[due],
-        ended=rows.outcome[due] == OK,
-        samples=values,
-        metrics=metrics,
-    )
+    _goodput(recording, rows, judge(recording, rows, definition.objective), metrics, {})
+    return ProbeFigures(values, metrics)
+
+
+def _gaps(recording: LoadRecording, rows: Rows) -> tuple[tuple[str, Gaps], ...]:
+    return ("itl_ms", token_gaps(recording, rows)), ("chunk_gap_ms", chunk_gaps(recording, rows))
 
 
 def _samples(recording: LoadRecording, rows: Rows, api: ServedApi) -> Iterator[SampleSet]:
@@ -234,15 +216,11 @@ def _samples(recording: LoadRecording, rows: Rows, api: ServedApi) -> Iterator[S
                 yield SampleSet(name, phase, recording.due_ns[there] - begins[phase], values[there])
     if not api.generates:
         return
-    for name, gaps in (("itl_ms", token_gaps(recording, rows)), ("chunk_gap_ms", chunk_gaps(recording, rows))):
-        yield from _gap_samples(name, gaps, recording, begins)
-
-
-def _gap_samples(name: str, gaps: Gaps, recording: LoadRecording, begins: Mapping[str, int]) -> Iterator[SampleSet]:
-    for code, phase in _PHASES:
-        at, values = samples(gaps, recording.phase[gaps.row] == code)
-        if len(values):
-            yield SampleSet(name, phase, at - begins[phase], values)
+    for name, gaps in _gaps(recording, rows):
+        for code, phase in _PHASES:
+            at, values = samples(gaps, recording.phase[gaps.row] == code)
+            if len(values):
+                yield SampleSet(name, phase, at - begins[phase], values)
 
 
 def _warmup_begin(recording: LoadRecording) -> int:
@@ -256,12 +234,8 @@ def _goodput(
     judged: GoodRequests,
     metrics: dict[str, float],
     absent: dict[str, str],
-    *,
-    asked: bool,
 ) -> None:
     length_s = (recording.window[1] - recording.window[0]) / 1e9
-    if not asked:
-        return
     if judged.absent or length_s <= 0:
         absent["goodput_per_s"] = judged.absent or "the measured window has no length"
     else:
@@ -269,7 +243,6 @@ def _goodput(
 
 
 def _missing(recording: LoadRecording, rows: Rows, api: ServedApi, found: set[str]) -> dict[str, str]:
-    """Why metrics of single requests have no sample."""
     ended = np.flatnonzero((recording.phase == MEASURE) & (rows.outcome == OK))
     if api.generates:
         names = {*_OF_TEXT, "itl_ms", "chunk_gap_ms"} - found - {"first_answer_ms", "schedule_delay_ms"}

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter_ns
-from typing import Any
 
 import numpy as np
 import psutil
@@ -21,22 +19,27 @@ from assay.run.endpoint import ServedEndpoint, local_tokenizer_of, reached, serv
 from assay.run.load.http.recording import LoadRecording, client_metrics
 from assay.run.load.http.session import Rendezvous, drive_watched, load_of, reading_s
 from assay.run.load.timing import read_clocks
-from assay.run.probes import ServiceProbe, Telemetry, service_probe
+from assay.run.probes import ServiceProbe
 from assay.run.records import SampleSet, Window
-from assay.run.scoring import OUTPUTS, Output, as_asked, find_scorer, scored, write_outputs
+from assay.run.scoring import OUTPUTS, find_scorer, scored, write_outputs
 from assay.run.services import refuse_ended
 from assay.run.targets.served.counting import UNKNOWN, Counter
+from assay.run.targets.served.facts import clock_facts, keep_requests, outputs, share_facts
 from assay.run.targets.served.figures import Figures, figures
-from assay.run.targets.served.first_request import TRIES, ask_once, refuse_unreachable
-from assay.run.targets.served.outputs import outputs
 from assay.run.targets.served.rate_search import search_rate
 from assay.run.targets.served.rows import Rows, read_rows
-from assay.run.targets.served.share import clock_facts, keep_requests, share_facts
-from assay.run.targets.served.supply import ApiSupply, requests_bound, requests_within
+from assay.run.targets.served.supply import (
+    TRIES,
+    ApiSupply,
+    ask_once,
+    refuse_unreachable,
+    requests_bound,
+    requests_within,
+)
+from assay.run.targets.telemetry import keep_telemetry, tree_cpu_s, watched
 from assay.run.tokens import Tokenizer
-from assay.run.workloads import Workset, make_workset, with_new_prompts
+from assay.run.workloads import Workset, make_workset, repeated_requests, with_new_prompts
 from assay.run.workloads.trace import Trace, read_trace, trace_workset
-from assay.run.workloads.worksets import repeated_requests
 from assay.spec.benchmark import Definition
 from assay.spec.target import ServiceTarget
 
@@ -59,8 +62,6 @@ def measure(order: Order, stage: Stage, rules: Rules) -> Measured:
 
 @dataclass(slots=True)
 class _Run:
-    """One run of one target."""
-
     order: Order
     stage: Stage
     rules: Rules
@@ -99,7 +100,7 @@ class _Run:
             supply = ApiSupply(work.items, api, self.there.origin, self.there.headers)
             most = self._budget(work, api)
         self._first(supply, api, work)
-        watched = stack.enter_context(self._watching())
+        probe = stack.enter_context(self._watched())
         before = window.read(own_cpu_s=self._cpu_s())
         recording = self._load(supply, api, work, trace, most, local)
         self.facts["clock"] = clock_facts(recording, read_clocks())
@@ -107,7 +108,7 @@ class _Run:
         seen = window.between(before, window.read(own_cpu_s=self._cpu_s()))
         refuse_ended([self.there.service] if self.there.service is not None else [])
         with self.stage.phase("score"):
-            self._telemetry(watched, recording)
+            keep_telemetry(probe, recording.window, self.facts, self.absent, self.files)
             rows = self._read(recording, api, work, local)
             found = figures(recording, rows, api, self.definition)
             self._keep(found, recording, work)
@@ -178,25 +179,10 @@ class _Run:
         else:
             self.metrics |= clocks
 
-    def _watching(self) -> Any:  # noqa: ANN401  (a context manager, or one that does nothing)
-        """Watch a service that runs here or shows its metrics; a plain endpoint is left alone."""
+    def _watched(self) -> AbstractContextManager[ServiceProbe | None]:
         there = self.there
-        scrapes = {} if there.metrics_url is None else {"service": there.metrics_url}
-        pids = {"service": there.service.pid} if there.service is not None and there.service.pid else {}
-        if not scrapes and not pids:
-            return ExitStack()
-        tls = there.target.tls
-        ca = None if tls.ca is None else str(self.base / tls.ca)
-        addresses = {} if there.metrics_address is None else {"service": there.metrics_address}
-        return service_probe(
-            scratch=self.scratch,
-            scrapes=scrapes,
-            pids=pids,
-            headers=there.metrics_headers,
-            verify=tls.verify,
-            ca=ca,
-            addresses=addresses,
-        )
+        metrics = (there.metrics_url, there.metrics_address, there.metrics_headers)
+        return watched(self.order, there.service, *metrics, there.target.tls)
 
     # -- the load ------------------------------------------------------------------------------------------
 
@@ -212,16 +198,8 @@ class _Run:
         latency_s = self.metrics["first_ms"] / 1e3
         load = replace(load_of(self.order, self.there.origin, trace=trace), most_requests=most)
         if self.definition.load.rate != "search":
-            return drive_watched(
-                load,
-                supply,
-                self.order,
-                self.stage,
-                self.rules,
-                began_ns=self.began_ns,
-                latency_s=latency_s,
-                rendezvous=self.rendezvous,
-            )
+            how = (self.order, self.stage, self.rules, self.began_ns, latency_s, self.rendezvous)
+            return drive_watched(load, supply, *how)
         found = search_rate(
             self.order,
             self.there.origin,
@@ -244,29 +222,9 @@ class _Run:
 
     def _cpu_s(self) -> float:
         """Processor time of the client and of the service, where that runs here: both belong to the measurement."""
-        own = sum(psutil.Process().cpu_times()[:4])
-        pid = self.there.local_pid
-        if pid is None:
-            return own
-        try:
-            service = psutil.Process(pid)
-            tree = [service, *service.children(recursive=True)]
-            return own + sum(sum(one.cpu_times()[:2]) for one in tree)
-        except psutil.Error:
-            return own
+        return sum(psutil.Process().cpu_times()[:4]) + tree_cpu_s(self.there.local_pid)
 
     # -- after the load ------------------------------------------------------------------------------------------
-
-    def _telemetry(self, watched: object, recording: LoadRecording) -> None:
-        if not isinstance(watched, ServiceProbe):
-            return
-        seen: Telemetry = watched.finish(recording.window)
-        self.facts["telemetry"] = dict(seen.facts)
-        if seen.server_view:
-            self.facts["server_view"] = {source: dict(view) for source, view in seen.server_view.items()}
-        self.absent |= dict(seen.absent)
-        if seen.file is not None:
-            self.files[seen.file.name] = seen.file
 
     def _read(self, recording: LoadRecording, api: ServedApi, work: Workset, local: Tokenizer | None) -> Rows:
         rows = read_rows(recording, api, work.items, Counter(self.server_tokenizer, local))
@@ -293,16 +251,10 @@ class _Run:
             "api": self.there.target.api,
             "model": self.there.target.model,
         }
+        told = ("requests", "pieces", "lag_p99_ms", "lag_max_ms", "resent")
         self.facts["clients"] = [
-            {
-                "cpu_s": round(one.cpu_s, 4),
-                "requests": one.requests,
-                "pieces": one.pieces,
-                "lag_p99_ms": one.lag_p99_ms,
-                "lag_max_ms": one.lag_max_ms,
-                "resent": one.resent,
-            }
-            for one in recording.clients
+            {"cpu_s": round(cost.cpu_s, 4), **{name: getattr(cost, name) for name in told}}
+            for cost in recording.clients
         ]
         if not len(recording):
             searched = self.definition.load.rate == "search"
@@ -326,7 +278,7 @@ class _Run:
         keep = self.definition.workload.keep_outputs
         if not api.generates or (not work.scorers if keep is None else not keep and not work.scorers):
             return
-        found = tuple(_outputs(recording, rows, api, work))
+        found = tuple(outputs(recording, rows, api, work.items))
         if keep is not False:
             path = self.scratch / OUTPUTS
             write_outputs(path, found)
@@ -334,41 +286,12 @@ class _Run:
         if work.scorers:
             left_s = _SCORING * reading_s(self.definition.measure)
             said = scored(found, work.scorers, within_s=left_s)
-            at = _due_of(recording)
+            at = np.sort(recording.due_ns[recording.measured()], kind="stable") - recording.window[0]
             for metric, values in said.values.items():
                 told = np.isfinite(values)
                 self.samples.append(SampleSet(metric, "measure", at[told], values[told]))
             self.absent |= dict(said.absent)
             self.facts["scores"] = dict(said.facts)
-
-
-def _outputs(recording: LoadRecording, rows: Rows, api: ServedApi, work: Workset) -> Sequence[Output]:
-    by_id: Mapping[str, Any] = {item.id: item for item in work.items}
-    found = []
-    for row in outputs(recording, rows, api, work.items):
-        item = by_id[str(row["item"])]
-        turn = int(str(row["turn"]))
-        last = turn == len(item.turns) - 1
-        own = {name: row.pop(name) for name in ("item", "session", "turn", "text")}
-        found.append(
-            Output(
-                item=str(own["item"]),
-                session=int(str(own["session"])),
-                turn=turn,
-                text=str(own["text"]),
-                reference=item.reference if last else None,
-                data=dict(item.data),
-                outcome=str(row.pop("outcome")),
-                more={**row, **as_asked(item.turns[turn])},
-            )
-        )
-    return found
-
-
-def _due_of(recording: LoadRecording) -> np.typing.NDArray[np.int64]:
-    due = np.sort(recording.due_ns[recording.measured()], kind="stable")
-    shifted: np.typing.NDArray[np.int64] = due - recording.window[0]
-    return shifted
 
 
 def _of(seen: Window, recording: LoadRecording) -> Window:

@@ -15,7 +15,7 @@ from assay.run.contract import Order, RateProbe, Rules, Stage
 from assay.run.load.http.driver import HttpLoad, LoadWarmup, Supply
 from assay.run.load.http.origin import Origin
 from assay.run.load.http.recording import LoadRecording
-from assay.run.load.http.session import drive_watched, load_of, reading_s
+from assay.run.load.http.session import deadline_ns, drive_watched, load_of
 from assay.run.targets.served.counting import Counter
 from assay.run.targets.served.figures import probe_figures, why_absent
 from assay.run.targets.served.request_metrics import OK
@@ -32,8 +32,6 @@ _OF_STREAMS = ("itl_ms", "chunk_gap_ms", "tpot_ms", "user_tokens_per_s", "ttft_m
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RateSearchResult:
-    """The answer of a search, and what was seen at it."""
-
     capacity: float | None
     facts: Mapping[str, JsonValue]
     recording: LoadRecording
@@ -61,20 +59,17 @@ def search_rate(
     """
     definition = order.job.definition
     if not definition.objective:
-        raise MeasureError(
-            "load.rate is search, and there is no objective to meet",
-            code="objective",
-            at="objective",
-            try_="say what must hold, such as objective: {ttft_ms.p99: 500}",
-        )
+        message = "load.rate is search, and there is no objective to meet"
+        try_ = "say what must hold, such as objective: {ttft_ms.p99: 500}"
+        raise MeasureError(message, code="objective", at="objective", try_=try_)
     searching = rules.search(definition)
     probes: list[tuple[float, float, LoadRecording]] = []
     left, sessions = most, 0
     judgeable = _Judgeable(definition.objective)
-    deadline_ns = began_ns + int((definition.measure.timeout - reading_s(definition.measure)) * 1e9)
+    until_ns = deadline_ns(definition.measure, began_ns)
     while (step := searching.next()) is not None:
         rate, duration_s = step
-        if perf_counter_ns() + duration_s * 1e9 > deadline_ns or (left is not None and left <= 0):
+        if perf_counter_ns() + duration_s * 1e9 > until_ns or (left is not None and left <= 0):
             break
         load = _probe(order, origin, rate, duration_s, left, first=not probes)
         load = replace(load, first_session=sessions)  # prompts of an earlier probe would be answered from a cache
@@ -87,12 +82,9 @@ def search_rate(
         sessions = max(sessions, int(recording.session.max(initial=-1)) + 1)
         left = None if left is None else left - len(recording)
     if not probes:
-        raise MeasureError(
-            "there was no time for a single probe",
-            code="search",
-            at="measure.timeout",
-            try_="raise measure.timeout, or shorten load.search.probe",
-        )
+        message = "there was no time for a single probe"
+        try_ = "raise measure.timeout, or shorten load.search.probe"
+        raise MeasureError(message, code="search", at="measure.timeout", try_=try_)
     facts = searching.facts()
     capacity = facts.get("capacity")
     found = float(capacity) if isinstance(capacity, int | float) else None
@@ -114,11 +106,7 @@ class _Judgeable:
         self._probes = self._answers = 0
 
     def check(self, seen: RateProbe, recording: LoadRecording, rows: Rows, api: ServedApi) -> None:
-        """Look at one more probe.
-
-        Raises:
-            MeasureError: if answers came, and none of them has a value of some metric.
-        """
+        """Look at one more probe."""
         self._probes += 1
         self._answers += int(np.count_nonzero(rows.outcome[recording.measured()] == OK))
         self._unseen -= {name for name, values in seen.values.items() if np.isfinite(values).any()}

@@ -35,7 +35,6 @@ def column(name: str, recording: LoadRecording, rows: Rows) -> Column:
 
 
 def is_column(name: str) -> bool:
-    """Whether a metric has one value per request."""
     return name in _COLUMNS
 
 
@@ -47,28 +46,7 @@ def _between(begin: NDArray[np.int64], end: NDArray[np.int64], where: NDArray[np
     return values
 
 
-def _ttft(recording: LoadRecording, rows: Rows) -> Column:
-    return _between(recording.due_ns, rows.first_ns, _begun(rows))
-
-
-def _first_answer(recording: LoadRecording, rows: Rows) -> Column:
-    return _between(recording.due_ns, rows.answer_ns, _begun(rows) & rows.reasoned)
-
-
-def _e2e(recording: LoadRecording, rows: Rows) -> Column:
-    return _between(recording.due_ns, recording.end_ns, rows.outcome == OK)
-
-
-def _service(recording: LoadRecording, rows: Rows) -> Column:
-    return _between(recording.sent_ns, recording.end_ns, rows.outcome == OK)
-
-
-def _delay(recording: LoadRecording, rows: Rows) -> Column:
-    # How late a request was sent says something about us, however the server answered it.
-    return _between(recording.due_ns, recording.sent_ns, rows.outcome != SKIPPED)
-
-
-def _tpot(_: LoadRecording, rows: Rows) -> Column:
+def _tpot(rows: Rows) -> Column:
     took, after = _decoding(rows)
     values = np.full(len(took), np.nan)
     found = after > 0
@@ -76,7 +54,7 @@ def _tpot(_: LoadRecording, rows: Rows) -> Column:
     return values
 
 
-def _user_speed(_: LoadRecording, rows: Rows) -> Column:
+def _user_speed(rows: Rows) -> Column:
     took, after = _decoding(rows)
     values = np.full(len(took), np.nan)
     found = (after > 0) & (took > 0)
@@ -95,14 +73,6 @@ def _decoding(rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return np.where(known, rows.last_ns - rows.first_ns, 0), after
 
 
-def _input(_: LoadRecording, rows: Rows) -> Column:
-    return _counts(rows.input_tokens, rows)
-
-
-def _output(_: LoadRecording, rows: Rows) -> Column:
-    return _counts(rows.output_tokens, rows)
-
-
 def _counts(tokens: NDArray[np.int32], rows: Rows) -> Column:
     return np.where((rows.outcome == OK) & (tokens >= 0), tokens, np.nan)
 
@@ -112,17 +82,22 @@ def _begun(rows: Rows) -> NDArray[np.bool_]:
     return begun
 
 
+def _e2e(recording: LoadRecording, rows: Rows) -> Column:
+    return _between(recording.due_ns, recording.end_ns, rows.outcome == OK)
+
+
 _COLUMNS: Mapping[str, Callable[[LoadRecording, Rows], Column]] = {
-    "ttft_ms": _ttft,
-    "first_answer_ms": _first_answer,
-    "tpot_ms": _tpot,
+    "ttft_ms": lambda seen, rows: _between(seen.due_ns, rows.first_ns, _begun(rows)),
+    "first_answer_ms": lambda seen, rows: _between(seen.due_ns, rows.answer_ns, _begun(rows) & rows.reasoned),
+    "tpot_ms": lambda _, rows: _tpot(rows),
     "e2e_ms": _e2e,
     "latency_ms": _e2e,
-    "service_ms": _service,
-    "schedule_delay_ms": _delay,
-    "input_tokens": _input,
-    "output_tokens": _output,
-    "user_tokens_per_s": _user_speed,
+    "service_ms": lambda seen, rows: _between(seen.sent_ns, seen.end_ns, rows.outcome == OK),
+    # How late a request was sent says something about us, however the server answered it.
+    "schedule_delay_ms": lambda seen, rows: _between(seen.due_ns, seen.sent_ns, rows.outcome != SKIPPED),
+    "input_tokens": lambda _, rows: _counts(rows.input_tokens, rows),
+    "output_tokens": lambda _, rows: _counts(rows.output_tokens, rows),
+    "user_tokens_per_s": lambda _, rows: _user_speed(rows),
 }
 
 
@@ -140,12 +115,10 @@ class Gaps:
 
 
 def token_gaps(recording: LoadRecording, rows: Rows) -> Gaps:
-    """Gaps between arrivals of tokens."""
     return _gaps(recording, rows, rows.piece_tokens > 0, rows.piece_tokens)
 
 
 def chunk_gaps(recording: LoadRecording, rows: Rows) -> Gaps:
-    """Gaps between arrivals of text."""
     return _gaps(recording, rows, rows.piece_events > 0, None)
 
 

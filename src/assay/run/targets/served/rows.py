@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from assay.run.load.http.recording import CODE, LoadRecording
 from assay.run.targets.served.counting import CHECKED, EVENTS, LOCAL, UNKNOWN, USAGE, Counter, Tally, apportion
 from assay.run.targets.served.fast_reader import AnswerOutline, AnswerOutlines, FastReader, is_exact
 from assay.run.tokens import Tokenizer
-from assay.run.workloads.records import Item
+from assay.run.workloads import Item
 
 _OK, _CONTENT = CODE["ok"], CODE["content"]
 # Answers that did not end well are read as far as they came: their tokens did arrive.
@@ -72,6 +73,10 @@ class Rows:
     tally: Tally
 
 
+# Many of them are filled by the reader under the same names; the others are worked out of these at the end.
+_COLUMNS = {column.name for column in fields(Rows)}
+
+
 class _Marks:
     """Positions of one block, answer by answer; they become positions in the whole content all at once."""
 
@@ -124,8 +129,6 @@ class _Pending:
 
 
 class _Reader:
-    """Fills the columns block by block."""
-
     def __init__(self, recording: LoadRecording, api: ServedApi, counter: Counter) -> None:
         n, pieces = len(recording), len(recording.piece_ns)
         self.recording, self.api, self.counter = recording, api, counter
@@ -135,7 +138,9 @@ class _Reader:
         self.streamed = np.zeros(n, dtype=np.bool_)
         self.reasoned = np.zeros(n, dtype=np.bool_)
         self.answer_piece = np.full(n, -1, dtype=np.int64)
-        self.input, self.output, self.hidden, self.cached = (np.full(n, -1, dtype=np.int32) for _ in range(4))
+        self.input_tokens, self.output_tokens, self.hidden_tokens, self.cached_tokens = (
+            np.full(n, -1, dtype=np.int32) for _ in range(4)
+        )
         self.chunks, self.first_chunk = np.zeros(n, dtype=np.int32), np.zeros(n, dtype=np.int32)
         self.input_source, self.output_source = np.zeros(n, dtype=np.int8), np.zeros(n, dtype=np.int8)
         self.finish = np.full(n, -1, dtype=np.int16)
@@ -145,7 +150,6 @@ class _Reader:
         self.dims: set[int] = set()
 
     def read_block(self, low: int, high: int) -> None:
-        """Read the answers of some rows."""
         recording = self.recording
         starts = (recording.body[low:high] + recording.head[low:high]).tolist()
         stops = recording.body[low + 1 : high + 1].tolist()
@@ -199,9 +203,9 @@ class _Reader:
         self.streamed[rows] = True
         self.chunks[rows] = output - hidden  # each token came with an event of its own
         self.finish[rows] = known.finishes
-        self.input[rows], self.cached[rows] = counts["input"], counts["cached"]
+        self.input_tokens[rows], self.cached_tokens[rows] = counts["input"], counts["cached"]
         self.input_source[rows] = np.where(counts["input"] >= 0, USAGE, UNKNOWN)
-        self.output[rows], self.hidden[rows], self.output_source[rows] = output, hidden, USAGE
+        self.output_tokens[rows], self.hidden_tokens[rows], self.output_source[rows] = output, hidden, USAGE
         self.first_chunk[rows] = np.minimum(1, output - hidden)
         tally = self.counter.tally
         tally.largest_chunk = max(tally.largest_chunk, 1)
@@ -210,7 +214,6 @@ class _Reader:
         return -1 if reason is None else self.finish_codes.setdefault(reason, len(self.finish_codes))
 
     def _note(self, row: int, draft: AnswerDraft, code: int) -> None:
-        """Keep what an answer says about itself."""
         self.streamed[row] = draft.streamed
         self.chunks[row] = len(draft.ends) if draft.streamed else 0
         self.reasoned[row] = bool(draft.said[REASONING])
@@ -219,9 +222,9 @@ class _Reader:
         self.finish[row] = self._finish_code(draft.finish)
         if (usage := draft.usage) is not None:
             if usage.input is not None:
-                self.input[row], self.input_source[row] = usage.input, USAGE
+                self.input_tokens[row], self.input_source[row] = usage.input, USAGE
             if usage.cached is not None:
-                self.cached[row] = usage.cached
+                self.cached_tokens[row] = usage.cached
         if draft.fault is not None and code == _OK:
             self.outcome[row] = _CONTENT
             self.fault[row] = FAULTS.index(draft.fault.kind)
@@ -239,7 +242,7 @@ class _Reader:
                 pending.starts.append(start)
             return
         hidden = min(usage.reasoning or 0, usage.output) if not draft.said[REASONING] else 0
-        self.output[row], self.output_source[row], self.hidden[row] = usage.output, USAGE, hidden
+        self.output_tokens[row], self.output_source[row], self.hidden_tokens[row] = usage.output, USAGE, hidden
         if draft.ends and self.counter.wants_check(len(checks.rows)):
             checks.rows.append(row)
             checks.drafts.append(draft)
@@ -267,14 +270,13 @@ class _Reader:
         counts = iter(self.counter.count([text for some in texts for text in some]))
         for row, draft, start, some in zip(pending.rows, pending.drafts, pending.starts, texts, strict=True):
             tokens = sum(next(counts) for _ in some)
-            self.output[row], self.output_source[row], self.hidden[row] = tokens, self.counter.source, 0
+            self.output_tokens[row], self.output_source[row], self.hidden_tokens[row] = tokens, self.counter.source, 0
             if self.counter.server is not None and some and self.counter.wants_check():
                 self.counter.check([tokens], ["".join(some)])
             self._spread(row, draft, tokens, start, stops[row - low], placed)
 
     def _check(self, checks: _Pending) -> None:
-        """Count some answers by the local tokenizer too."""
-        used = [int(self.output[row]) - int(self.hidden[row]) for row in checks.rows]
+        used = [int(self.output_tokens[row]) - int(self.hidden_tokens[row]) for row in checks.rows]
         texts = [
             "".join("".join(draft.said[channel]) for channel in (REASONING, TEXT, TOOL)) for draft in checks.drafts
         ]
@@ -353,7 +355,7 @@ def _estimate_open(reader: _Reader) -> None:
     events = int(np.diff(upto)[known].sum())  # with text, as they are seen in answers that did not end
     if not events:
         return
-    per_event = float((reader.output[known] - reader.hidden[known]).sum()) / events
+    per_event = float((reader.output_tokens[known] - reader.hidden_tokens[known]).sum()) / events
     opened = (reader.output_source == UNKNOWN) & (reader.outcome != _OK) & (reader.chunks > 0) & reader.streamed
     pieces = reader.recording.pieces
     for row in np.flatnonzero(opened):
@@ -361,7 +363,7 @@ def _estimate_open(reader: _Reader) -> None:
         seen = reader.piece_events[span]
         tokens = round(per_event * int(seen.sum()))
         reader.piece_tokens[span] = apportion(tokens, seen.astype(np.float64))
-        reader.output[row], reader.output_source[row] = tokens, EVENTS
+        reader.output_tokens[row], reader.output_source[row] = tokens, EVENTS
 
 
 def _count_inputs(reader: _Reader, items: Sequence[Item]) -> None:
@@ -377,14 +379,14 @@ def _count_inputs(reader: _Reader, items: Sequence[Item]) -> None:
     if len(used):
         by_item = np.full(len(items), -1, dtype=np.int32)
         by_item[used] = _prompt_counts(counter.server or counter.local, [items[one] for one in used], reader.api)
-        reader.input[lacking] = by_item[which[lacking]]
+        reader.input_tokens[lacking] = by_item[which[lacking]]
         reader.input_source[lacking] = counter.source
     if counter.local is not None:
         told = np.flatnonzero(first & (reader.input_source != UNKNOWN) & (reader.input_source != LOCAL))
         _, at = np.unique(which[told], return_index=True)
         rows = told[at[:CHECKED]]
         local = _prompt_counts(counter.local, [items[which[row]] for row in rows], reader.api)
-        counter.tally.checked_inputs = list(zip(reader.input[rows].tolist(), local, strict=True))
+        counter.tally.checked_inputs = list(zip(reader.input_tokens[rows].tolist(), local, strict=True))
 
 
 def _prompt_counts(tokenizer: Tokenizer | None, items: Sequence[Item], api: ServedApi) -> list[int]:
@@ -412,33 +414,19 @@ def _finished(reader: _Reader, items: Sequence[Item]) -> Rows:
     told = np.flatnonzero(reader.answer_piece >= 0)
     answer_ns[told] = recording.piece_ns[reader.answer_piece[told]]
     which = recording.session % max(1, len(items))
-    return Rows(
-        outcome=reader.outcome,
-        fault=reader.fault,
-        streamed=reader.streamed,
-        reasoned=reader.reasoned,
-        first_ns=first_ns,
-        answer_ns=answer_ns,
-        last_ns=last_ns,
-        input_tokens=reader.input,
-        output_tokens=reader.output,
-        hidden_tokens=reader.hidden,
-        cached_tokens=reader.cached,
-        first_tokens=first_tokens,
-        chunks=reader.chunks,
-        first_chunk=reader.first_chunk,
-        input_source=reader.input_source,
-        output_source=reader.output_source,
-        finish=reader.finish,
-        asked_input=_asked([item.input_tokens for item in items], which),
-        asked_output=_asked([item.output_tokens for item in items], which),
-        piece_events=reader.piece_events,
-        piece_tokens=reader.piece_tokens,
-        finish_names=tuple(reader.finish_codes),
-        words=reader.words,
-        dims=frozenset(reader.dims),
-        tally=reader.counter.tally,
-    )
+    own: dict[str, Any] = {
+        "first_ns": first_ns,
+        "answer_ns": answer_ns,
+        "last_ns": last_ns,
+        "first_tokens": first_tokens,
+        "asked_input": _asked([item.input_tokens for item in items], which),
+        "asked_output": _asked([item.output_tokens for item in items], which),
+        "finish_names": tuple(reader.finish_codes),
+        "dims": frozenset(reader.dims),
+        "tally": reader.counter.tally,
+    }
+    read = {name: value for name, value in vars(reader).items() if name in _COLUMNS}
+    return Rows(**{**read, **own})
 
 
 def _asked(values: Sequence[int | None], which: NDArray[np.int64]) -> NDArray[np.int32]:

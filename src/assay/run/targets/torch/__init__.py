@@ -1,21 +1,15 @@
 """The PyTorch target: exported programs and TorchScript, on the device that was asked for, with proof.
 
-programs.py    what a file holds, told before it is loaded, and its loading
+programs.py    what a file holds, told before it is loaded; TorchProgram, which loads and calls it
 inputs.py      values of all inputs
-model.py       TorchProgram, which puts them together
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
-from assay.errors import UsageError
 from assay.run.contract import Measured, Order, Rules, Stage
-from assay.run.targets.keys import refuse_idle
-from assay.spec.target import ModelTarget
-
-__all__ = ["measure"]
+from assay.run.targets import model_target
 
 _IDLE = ("execution", "optimization", "provider_options", "session_options", "use", "dtype", "remote_code")
 
@@ -27,14 +21,10 @@ def measure(order: Order, stage: Stage, rules: Rules) -> Measured:
         MeasureError: when the device, the program or its inputs do not allow it.
     """
     from assay.run.load.in_process import drive
-    from assay.run.targets.torch.model import TorchProgram
-    from assay.run.targets.torch.programs import explained
+    from assay.run.targets.torch.programs import TorchProgram, explained
 
-    target = order.job.definition.target
-    if not isinstance(target, ModelTarget) or order.model is None:
-        raise UsageError("the torch target needs a model file", code="target", at="target.model")
-    refuse_idle(target, _IDLE)
-    model = TorchProgram(order, target, Path(order.model))
+    target, path = model_target(order, "the torch target needs a model file", _IDLE)
+    model = TorchProgram(order, target, path)
     try:
         measured = drive(model, order, stage, rules)
     except (RuntimeError, AssertionError, ValueError) as problem:  # what a program raises on inputs that do not fit

@@ -2,22 +2,131 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import re
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import JsonValue
 
 from assay.errors import MeasureError, UsageError
+from assay.run import torch_devices as devices
+from assay.run.contract import Order
 from assay.run.policy import refuse_program
-from assay.run.targets.torch.inputs import Bounds, TorchFeeds, TorchInput, by_file, by_signature, element_of
+from assay.run.records import DeviceProof
+from assay.run.targets import not_ready
+from assay.run.targets.torch.inputs import Bounds, TorchInput, by_file, by_signature, element_of, tensor_of
+from assay.run.tensors.feeds import Feeds
 from assay.run.torch_devices import TorchPlacement, library
 from assay.spec.benchmark import Workload
+from assay.spec.target import ModelTarget
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+class TorchProgram:
+    """An exported program or TorchScript, fed by its own signature or by the file."""
+
+    def __init__(self, order: Order, target: ModelTarget, path: Path) -> None:
+        self.items_per_call = 1  # known once the inputs are made
+        self._order, self._path = order, path
+        self._placement = devices.place(target.device)
+        devices.set_threads(target)
+        self._kind = kind_of(self._path)
+        _import_loaders()
+        self._program: LoadedProgram | None = None
+        self._fed: Feeds | None = None
+        self._once: Callable[[], object] | None = None
+        self.device_memory: tuple[dict[str, float], dict[str, str]] = ({}, {})
+
+    def load(self) -> None:
+        self._program = open_program(self._path, self._kind, self._placement)
+
+    def call(self) -> Callable[[], object]:
+        """One inference with inputs made once and kept on the device; done when the device is."""
+        program = self._opened()
+        workload = self._order.job.definition.workload
+        devices.library().manual_seed(workload.seed)
+        self._fed = program.fed(workload, Path(self._order.job.base))
+        self.items_per_call = self._fed.items
+        self._once = call = program.bound(self._fed, self._placement.name)
+        devices.start_memory(self._placement)
+        wait = devices.wait_for(self._placement)
+        if wait is None:
+            return call
+
+        def call_and_wait() -> object:
+            result = call()
+            wait()
+            return result
+
+        return call_and_wait
+
+    def proof(self) -> DeviceProof:
+        """Where the weights lie and where the outputs of one more call came out."""
+        self.device_memory = devices.peak_memory(self._placement)
+        outputs = _tensors(self._called())
+        return devices.prove(self._placement, self._opened().tensors(), outputs, "after the measured calls")
+
+    def facts(self) -> Mapping[str, JsonValue]:
+        program, fed = self._opened(), self._fed
+        tensors = list(program.tensors())
+        return {
+            "runtime": "torch",
+            "runtime_version": str(devices.library().__version__),
+            **devices.facts(self._placement),
+            "program": program.kind,
+            "model": {
+                "file": self._path.name,
+                "sha256": self._order.model_sha256,
+                "size_bytes": self._path.stat().st_size,
+                "weights": sum(one.numel() for one in tensors),
+                "weights_bytes": sum(one.numel() * one.element_size() for one in tensors),
+            },
+            "dims": fed.dim_facts() if fed else {},
+            "inputs": fed.facts() if fed else [],
+            "outputs": [_described(one) for one in _tensors(self._called())],
+        }
+
+    def close(self) -> None:
+        self._program = self._fed = self._once = None
+
+    def _opened(self) -> LoadedProgram:
+        return self._program or not_ready("the program is not loaded", "call load() first")
+
+    def _called(self) -> object:
+        return (self._once or not_ready("the inputs are not made", "call call() first"))()
+
+
+def _import_loaders() -> None:
+    """Import what loading a program needs now: it is part of the library, not of the load."""
+    import torch.export.passes
+    import torch.export.pt2_archive._package  # noqa: F401  (imported for later)
+
+
+def _tensors(result: object) -> list[Any]:
+    torch = devices.library()
+    from torch.utils import _pytree as pytree
+
+    return [one for one in pytree.tree_leaves(result) if isinstance(one, torch.Tensor)]
+
+
+def _described(tensor: Any) -> JsonValue:  # noqa: ANN401  (a torch.Tensor)
+    torch = devices.library()
+    on_host = tensor.detach().cpu().contiguous()
+    # Bytes, since numpy lacks some of the types.
+    content = on_host.reshape(-1).view(torch.uint8).numpy().tobytes() if on_host.numel() else b""
+    return {
+        "dtype": str(tensor.dtype).removeprefix("torch."),
+        "shape": list(tensor.shape),
+        "sha256": hashlib.sha256(content).hexdigest(),
+    }
+
 
 # Places of pickled weights in archives of older versions.
 _OLDER = ("data/weights/model.pt", "data/constants/model.pt")
@@ -68,9 +177,8 @@ def _check_exported(path: Path, archive: zipfile.ZipFile, names: dict[str, str])
         raise _refused(f"{path.name} holds {what}", _EXPORT)
     for name, whole in names.items():
         if name.endswith("_config.json") and _pickled(archive.read(whole)):
-            raise _refused(
-                f"{path.name} holds pickled tensors or objects ({name}); loading them can run any code", _EXPORT
-            )
+            message = f"{path.name} holds pickled tensors or objects ({name}); loading them can run any code"
+            raise _refused(message, _EXPORT)
     sample = names.get("data/sample_inputs/model.pt")
     if sample is not None and (content := archive.read(sample)):
         try:
@@ -90,24 +198,6 @@ def _pickled(config: bytes) -> bool:
 
 def _refused(message: str, try_: str) -> MeasureError:
     return MeasureError(message, code="model", at="target.model", try_=try_)
-
-
-class LoadedProgram(Protocol):
-    """A loaded program."""
-
-    kind: Kind
-
-    def fed(self, workload: Workload, base: Path) -> TorchFeeds:
-        """Values for its inputs."""
-        ...
-
-    def bound(self, fed: TorchFeeds, device: str) -> Callable[[], object]:
-        """One call with these values, ready to be made."""
-        ...
-
-    def tensors(self) -> Iterator[Tensor]:
-        """Every parameter, buffer and constant."""
-        ...
 
 
 def open_program(path: Path, kind: Kind, placement: TorchPlacement) -> LoadedProgram:
@@ -137,14 +227,15 @@ class _Exported:
             program = move_to_device_pass(program, placement.name)
         self._program, self._module = program, program.module()
 
-    def fed(self, workload: Workload, base: Path) -> TorchFeeds:
+    def fed(self, workload: Workload, base: Path) -> Feeds:
         return by_signature(self._declared(), self._bounds(), workload, base)
 
-    def bound(self, fed: TorchFeeds, device: str) -> Callable[[], object]:
+    def bound(self, fed: Feeds, device: str) -> Callable[[], object]:
+        """One call with these values, ready to be made."""
         from torch.utils import _pytree as pytree
 
         leaves = [
-            fed.tensor(spec.arg.name, device) if _is_tensor(spec.arg) else _value(spec.arg, example)
+            tensor_of(fed, spec.arg.name, device) if _is_tensor(spec.arg) else _value(spec.arg, example)
             for spec, example in self._inputs()
         ]
         arguments, named = pytree.tree_unflatten(leaves, self._program.call_spec.in_spec)
@@ -172,7 +263,7 @@ class _Exported:
             fake = nodes[name].meta["val"]
             shape = tuple(size if isinstance(size, int) else str(size) for size in fake.shape)
             was = tuple(example.shape) if example is not None else None
-            found[name] = TorchInput(element_of(fake.dtype, name), shape, was, rows.get(name))
+            found[name] = TorchInput(element_of(fake.dtype, name), shape, example=was, rows=rows.get(name))
         return found
 
     def _bounds(self) -> dict[str, Bounds]:
@@ -202,26 +293,23 @@ class _Script:
         self._types = {one.name: str(one.type) for one in arguments}
         self._optional = {one.name for one in arguments if one.has_default_value()}
 
-    def fed(self, workload: Workload, base: Path) -> TorchFeeds:
+    def fed(self, workload: Workload, base: Path) -> Feeds:
         specs = workload.inputs
         wanted = [name for name in self._types if name not in self._optional or name in specs]
         for name in wanted:
             kind = self._types[name].removeprefix("Optional[").removesuffix("]")
             if kind != "Tensor" and (kind not in _SCALARS or name not in specs or specs[name].value is None):
-                raise UsageError(
-                    f"input {name!r} of the program is {self._types[name]}, which nobody gave a value",
-                    code="input-type",
-                    at=f"workload.inputs.{name}",
-                    try_="give its value" if kind in _SCALARS else "script the program with tensors as inputs",
-                )
+                message = f"input {name!r} of the program is {self._types[name]}, which nobody gave a value"
+                try_ = "give its value" if kind in _SCALARS else "script the program with tensors as inputs"
+                raise UsageError(message, code="input-type", at=f"workload.inputs.{name}", try_=try_)
         values = {name: spec.value for name, spec in specs.items() if self._types.get(name) in _SCALARS}
         self._scalars = {name: _SCALARS[self._types[name]](value) for name, value in values.items()}
         tensors = [name for name in wanted if name not in self._scalars]
         others = {name: spec for name, spec in specs.items() if name not in self._scalars}
         return by_file(tensors, workload.model_copy(update={"inputs": others}), base)
 
-    def bound(self, fed: TorchFeeds, device: str) -> Callable[[], object]:
-        tensors = {name: fed.tensor(name, device) for name in fed.values}
+    def bound(self, fed: Feeds, device: str) -> Callable[[], object]:
+        tensors = {name: tensor_of(fed, name, device) for name in fed.values}
         return _inferring(self._module, (), {**tensors, **self._scalars})
 
     def tensors(self) -> Iterator[Tensor]:
@@ -229,20 +317,18 @@ class _Script:
         yield from self._module.buffers()
 
 
+LoadedProgram = _Exported | _Script
+
+
 def explained(problem: BaseException, what: str) -> MeasureError:
-    """Say why a program could not be loaded or run."""
     lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
     reason = f"{type(problem).__name__}: {lines[-1] if lines else 'no message'}"
     if _MEMORY.search(str(problem)):
-        return MeasureError(
-            f"memory ran out: {reason}", code="out-of-memory", at="target.model", try_="lower workload.batch"
-        )
-    return MeasureError(
-        f"{what}: {reason}",
-        code="model",
-        at="target.model",
-        try_="check the file with this version of PyTorch, and the shapes of its inputs",
-    )
+        message, code, try_ = f"memory ran out: {reason}", "out-of-memory", "lower workload.batch"
+    else:
+        try_ = "check the file with this version of PyTorch, and the shapes of its inputs"
+        message, code = f"{what}: {reason}", "model"
+    return MeasureError(message, code=code, at="target.model", try_=try_)
 
 
 def _inferring(module: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Callable[[], object]:  # noqa: ANN401

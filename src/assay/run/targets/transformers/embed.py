@@ -7,17 +7,16 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import perf_counter, perf_counter_ns
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from pydantic import JsonValue
 
 from assay.errors import MeasureError, UsageError
-from assay.run import torch_devices as devices
 from assay.run.contract import Measured, Order, Stage
 from assay.run.records import DeviceProof, Phase
-from assay.run.targets.transformers.model import ModelFolder, model_facts, tensors_of
-from assay.run.targets.transformers.prompts import OwnTokenizer
+from assay.run.targets.transformers.decoding import OwnTokenizer
+from assay.run.targets.transformers.model import LanguageModel
 from assay.run.workloads import Workset, make_workset
 from assay.spec.benchmark import Definition
 from assay.spec.target import ModelTarget
@@ -25,13 +24,12 @@ from assay.spec.target import ModelTarget
 if TYPE_CHECKING:
     from torch import Tensor
 
+
 _KNOWN_MODULES = ("Transformer", "Pooling", "Normalize")
 
 
 @dataclass(frozen=True, slots=True)
 class Pooling:
-    """How token vectors become one."""
-
     modes: tuple[str, ...] = ("mean_tokens",)
     """Joined one after another where there are several."""
     normalised: bool = True
@@ -40,7 +38,6 @@ class Pooling:
     source: str = "our default: the mean over all tokens, normalised to length 1"
 
     def __call__(self, hidden: Tensor, mask: Tensor) -> Tensor:
-        """The vectors of a batch of texts."""
         import torch
 
         parts = [_MODES[mode](hidden, mask) for mode in self.modes]
@@ -81,16 +78,10 @@ def read_pooling(folder: Path) -> Pooling:
 
 
 def _single(settings: dict[str, Any]) -> tuple[str, ...]:
-    """Newer folders name one mode: `{"pooling_mode": "mean"}`."""
-    named = {
-        "cls": "cls_token",
-        "mean": "mean_tokens",
-        "max": "max_tokens",
-        "lasttoken": "lasttoken",
-        "mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
-        "weightedmean": "weightedmean_tokens",
-    }
-    mode = named.get(str(settings.get("pooling_mode")))
+    """Newer folders name one mode, some of them shortly: `{"pooling_mode": "mean"}`."""
+    mode = str(settings.get("pooling_mode"))
+    short = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens", "weightedmean": "weightedmean_tokens"}
+    mode = short.get(mode, mode if mode in ("lasttoken", "mean_sqrt_len_tokens") else "")
     return (mode,) if mode else ()
 
 
@@ -143,66 +134,46 @@ def _json(path: Path) -> Any:  # noqa: ANN401  (whatever the file holds)
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as problem:
-        raise MeasureError(
-            f"{path} cannot be read: {problem}", code="model", at="target.model", try_="save the model again"
-        ) from None
+        message = f"{path} cannot be read: {problem}"
+        raise MeasureError(message, code="model", at="target.model", try_="save the model again") from None
 
 
 def _unknown(what: str) -> MeasureError:
-    return MeasureError(
-        f"{what}, which is not known here; without it the vectors would be others",
-        code="model",
-        at="target.model",
-        try_="serve the model with its own library and measure the service",
-    )
+    message = f"{what}, which is not known here; without it the vectors would be others"
+    try_ = "serve the model with its own library and measure the service"
+    return MeasureError(message, code="model", at="target.model", try_=try_)
 
 
 @dataclass(frozen=True, slots=True)
 class _Embedded:
-    """One call."""
-
     phase: Phase
     taken_ns: int
     tokens: int
 
 
-class Embedder:
+class Embedder(LanguageModel):
     """A model that turns texts into vectors, the texts of one item in each call."""
 
+    architecture = "AutoModel"
+
     def __init__(self, order: Order, target: ModelTarget, folder: Path) -> None:
-        self._order, self._target, self._folder = order, target, folder
-        self._placement = devices.place(target.device)
-        devices.set_threads(target)
-        self._source = ModelFolder(folder, target, self._placement)
-        begun = perf_counter()
-        self._tokenizer = self._source.tokenizer()
-        self._tokenizer_s = perf_counter() - begun
+        super().__init__(order, target, folder)
         self._pooling = read_pooling(folder)
         self._workset = self._made(order.job.definition)
         self.items_per_call = len(self._workset.items[0].turns)
         self._longest = self._room()
         self._cut = self._prepare()
-        self._model: Any = None
         self._last: tuple[Tensor, Tensor] | None = None  # on the device, on the host
-        self._phase: Phase = "load"
         self._next = 0
         self._calls: list[_Embedded] = []
-        self._device_memory: tuple[dict[str, float], dict[str, str]] = ({}, {})
 
     def begin(self, phase: Phase) -> None:
         """Hear which phase begins; each starts from the first item."""
         self._phase, self._next = phase, 0
 
-    def load(self) -> None:
-        """Read the weights and put them on the device."""
-        self._model = self._source.load("AutoModel")
-
     def call(self) -> Callable[[], object]:
         """Turn the texts of the next item into vectors in host memory."""
-        import torch
-
-        torch.manual_seed(self._order.job.definition.workload.seed)
-        devices.start_memory(self._placement)
+        self.start()
         return self._embed
 
     def _embed(self) -> None:
@@ -226,16 +197,12 @@ class Embedder:
 
     def proof(self) -> DeviceProof:
         """Where the weights lie and the last vectors were computed."""
-        self._device_memory = devices.peak_memory(self._placement)
-        outputs = [self._last[0]] if self._last else []
-        return devices.prove(self._placement, tensors_of(self._model), outputs, "after the last call")
+        return self.proved(self._last[0] if self._last else None)
 
     def facts(self) -> Mapping[str, JsonValue]:
-        """What was really used, read back from the model."""
         self.begin("score")
         self._embed()  # the first item once more, so that runs can be compared
         host = self._last[1] if self._last else None
-        workset: dict[str, JsonValue] = {**self._workset.facts}
         output: JsonValue = None
         if host is not None:
             content = host.float().contiguous().numpy().tobytes()
@@ -245,17 +212,16 @@ class Embedder:
                 "sha256": hashlib.sha256(content).hexdigest(),
             }
         return {
-            **model_facts(self._model, self._folder, self._order, self._placement),
+            **self.model_facts(),
             "use": "embed",
-            "tokenizer": {"class": type(self._tokenizer).__name__, "load_ms": self._tokenizer_s * 1e3},
+            "tokenizer": self.tokenizer_facts(),
             "pooling": self._pooling.facts(),
             "texts_cut": self._cut,
-            "workset": workset,
+            "workset": {**self._workset.facts},
             "output_of_first_item": output,
         }
 
     def close(self) -> None:
-        """Free the weights."""
         self._model = self._last = None
 
     def complete(self, measured: Measured, stage: Stage) -> Measured:  # noqa: ARG002  (nothing is scored)
@@ -270,12 +236,8 @@ class Embedder:
     def _made(self, definition: Definition) -> Workset:
         workload = definition.workload
         if workload.task not in (None, "embedding"):
-            raise UsageError(
-                f"task {workload.task} asks for answers, and use: embed gives vectors",
-                code="usage",
-                at="workload.task",
-                try_="set workload.task: embedding",
-            )
+            message = f"task {workload.task} asks for answers, and use: embed gives vectors"
+            raise UsageError(message, code="usage", at="workload.task", try_="set workload.task: embedding")
         as_task = workload.model_copy(update={"task": "embedding"})
         return make_workset(
             definition.model_copy(update={"workload": as_task}),

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from time import perf_counter, perf_counter_ns
+from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
 from pydantic import JsonValue
 
 from assay.errors import MeasureError, UsageError
-from assay.run import torch_devices as devices
 from assay.run.contract import Measured, Order, Stage
 from assay.run.records import DeviceProof, Phase, SampleSet
 from assay.run.scoring import OUTPUTS, Output, as_asked, scored, write_outputs
-from assay.run.targets.transformers.decoding import Generated, Stepper, answer_lengths, counted, numbers, sample_sets
-from assay.run.targets.transformers.model import ModelFolder, model_facts, stop_tokens, tensors_of
-from assay.run.targets.transformers.prompts import Ask, OwnTokenizer, Prompter, Sessions
+from assay.run.targets.transformers.decoding import (
+    Ask,
+    Generated,
+    OwnTokenizer,
+    Prompter,
+    Sessions,
+    Stepper,
+    answer_lengths,
+    counted,
+    numbers,
+    sample_sets,
+)
+from assay.run.targets.transformers.model import LanguageModel, stop_tokens
 from assay.run.workloads import make_workset
 from assay.spec.benchmark import Definition
 from assay.spec.target import ModelTarget
@@ -38,16 +47,6 @@ class Answers:
     at_ns: tuple[int, ...]
     asked: int
     differing: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class AnswerScores:
-    """What is said about the answers."""
-
-    samples: tuple[SampleSet, ...] = ()
-    absent: Mapping[str, str] = field(default_factory=dict)
-    facts: JsonValue = None
-    files: Mapping[str, Path] = field(default_factory=dict)
 
 
 def first_answers(calls: Iterable[Generated], text: Callable[[Generated, int], str]) -> Answers:
@@ -86,11 +85,11 @@ def first_answers(calls: Iterable[Generated], text: Callable[[Generated, int], s
     return Answers(tuple(one[0] for one in found), tuple(one[1] for one in found), asked, differing)
 
 
-def judge(answers: Answers, scorers: Sequence[str], order: Order) -> AnswerScores:
-    """Score the answers and keep them where the file asks for it, or where something scores them."""
+def judged(measured: Measured, answers: Answers, scorers: Sequence[str], order: Order) -> Measured:
+    """The same with scores of the answers, which are kept where the file asks for it or where something scores them."""
     said = scored(answers.outputs, scorers)
     at = np.array(answers.at_ns, dtype=np.int64)
-    samples = tuple(SampleSet(metric, "measure", at, values) for metric, values in said.values.items())
+    samples = [SampleSet(metric, "measure", at, values) for metric, values in said.values.items()]
     keep = order.job.definition.workload.keep_outputs
     files = {}
     if answers.outputs and (keep or (keep is None and scorers)):
@@ -103,27 +102,27 @@ def judge(answers: Answers, scorers: Sequence[str], order: Order) -> AnswerScore
         "scorers": dict(said.facts),
         "kept": bool(files),
     }
-    return AnswerScores(samples, dict(said.absent), facts, files)
+    return replace(
+        measured,
+        absent={**measured.absent, **said.absent},
+        samples=(*measured.samples, *samples),
+        facts={**measured.facts, "answers": facts},
+        files={**measured.files, **files},
+    )
 
 
-class Generator:
+class Generator(LanguageModel):
     """A causal language model that answers prompts greedily, a batch at a time.
 
-    Making one reads configuration and tokenizer and makes the prompts; `load` reads the weights; `call` gives the
-    unit of work, which keeps the times of its steps. So each is timed apart.
+    Making one makes the prompts too; `call` gives the unit of work, which keeps the times of its steps.
     """
 
+    architecture = "AutoModelForCausalLM"
+
     def __init__(self, order: Order, target: ModelTarget, folder: Path) -> None:
+        super().__init__(order, target, folder)
         definition = order.job.definition
         self.items_per_call = definition.workload.batch or 1
-        self._order, self._target, self._folder = order, target, folder
-        self._placement = devices.place(target.device)
-        devices.set_threads(target)
-        self._source = ModelFolder(folder, target, self._placement)
-        _refuse_encoder(self._source.config)
-        begun = perf_counter()
-        self._tokenizer = self._source.tokenizer()
-        self._tokenizer_s = perf_counter() - begun
         self._workset = make_workset(
             _unbatched(definition), Path(order.job.base), OwnTokenizer(self._tokenizer, folder)
         )
@@ -133,31 +132,27 @@ class Generator:
         self._exact = definition.workload.output_tokens is not None
         self._room = _room(self._source.config)
         self._check_room()
-        self._model: Any = None
         self._stepper: Stepper | None = None
         self._stops: frozenset[int] = frozenset()
-        self._phase: Phase = "load"
         self._calls: list[Generated] = []
-        self._device_memory: tuple[dict[str, float], dict[str, str]] = ({}, {})
+
+    def check(self, config: Any) -> None:  # noqa: ANN401  (a configuration of Transformers)
+        if getattr(config, "is_encoder_decoder", False):
+            message = f"{config.model_type} has an encoder and a decoder; prefill and decode mean something else there"
+            try_ = "measure a decoder-only model, or serve this one and measure the service"
+            raise MeasureError(message, code="model", at="target.model", try_=try_)
 
     def begin(self, phase: Phase) -> None:
         """Hear which phase begins; each starts from the first item."""
         self._phase = phase
         self._sessions.begin()
 
-    def load(self) -> None:
-        """Read the weights and put them on the device."""
-        self._model = self._source.load("AutoModelForCausalLM")
-
     def call(self) -> Callable[[], object]:
         """Answer the next prompts, from text to the last token."""
-        import torch
-
-        torch.manual_seed(self._order.job.definition.workload.seed)
+        self.start()
         self._stops = stop_tokens(self._model, self._tokenizer)
         stepper = Stepper(self._model, self._placement.name, frozenset() if self._exact else self._stops)
         self._stepper = stepper
-        devices.start_memory(self._placement)
         return lambda: self._generate(stepper)
 
     def _generate(self, stepper: Stepper) -> None:
@@ -174,22 +169,17 @@ class Generator:
 
     def proof(self) -> DeviceProof:
         """Where the weights lie and the last logits were computed."""
-        self._device_memory = devices.peak_memory(self._placement)
-        last = self._stepper.last if self._stepper else None
-        outputs = [last] if last is not None else []
-        return devices.prove(self._placement, tensors_of(self._model), outputs, "after the last call")
+        return self.proved(self._stepper.last if self._stepper else None)
 
     def facts(self) -> Mapping[str, JsonValue]:
-        """What was really used, read back from the model."""
         first = next(call for call in self._calls if call.phase == "first")
-        workset: dict[str, JsonValue] = {**self._workset.facts}
         return {
-            **model_facts(self._model, self._folder, self._order, self._placement),
+            **self.model_facts(),
             "use": "generate",
             "kv_cache": self._stepper.memory if self._stepper else None,
-            "tokenizer": {"class": type(self._tokenizer).__name__, "load_ms": self._tokenizer_s * 1e3},
+            "tokenizer": self.tokenizer_facts(),
             "prompts": self._prompter.facts(),
-            "workset": workset,
+            "workset": {**self._workset.facts},
             "generation": {
                 "how": "greedy: the most likely token of each step; the model's own sampling settings are not used",
                 "stop_tokens": [*sorted(self._stops)],
@@ -204,25 +194,23 @@ class Generator:
         }
 
     def close(self) -> None:
-        """Free the weights and what was remembered."""
         self._model = self._stepper = None
 
     def complete(self, measured: Measured, stage: Stage) -> Measured:
         """Add what only the steps tell: prefill and decode, tokens, answers and their quality."""
         metrics, absent = numbers(self._calls)
         samples = [*sample_sets(self._calls, "warmup"), *sample_sets(self._calls, "measure")]
-        with stage.phase("score"):
-            answers = first_answers(self._calls, self._text)
-            judged = judge(answers, self._workset.scorers, self._order)
         on_device, not_on_device = self._device_memory
-        return replace(
+        measured = replace(
             measured,
             metrics={**measured.metrics, **metrics, **on_device},
-            absent={**measured.absent, **absent, **not_on_device, **judged.absent},
-            samples=(*measured.samples, *samples, *judged.samples),
-            facts={**measured.facts, "answers": judged.facts, "counted": counted(self._calls, measured.facts)},
-            files={**measured.files, **judged.files},
+            absent={**measured.absent, **absent, **not_on_device},
+            samples=(*measured.samples, *samples),
         )
+        with stage.phase("score"):
+            answers = first_answers(self._calls, self._text)
+            measured = judged(measured, answers, self._workset.scorers, self._order)
+        return replace(measured, facts={**measured.facts, "counted": counted(self._calls, measured.facts)})
 
     def _text(self, call: Generated, row: int) -> str:
         """The answer of one row as text, up to its first stop token."""
@@ -238,29 +226,22 @@ class Generator:
             rows = self._prompter.tokens([self._prompter.text(ask) for ask in asks])
             for ask, row in zip(asks, rows, strict=True):
                 if not row:
-                    raise UsageError(
-                        f"item {ask.item.id} has no tokens",
-                        code="usage",
-                        at="workload",
-                        try_="give a text that is not empty",
-                    )
+                    message = f"item {ask.item.id} has no tokens"
+                    raise UsageError(message, code="usage", at="workload", try_="give a text that is not empty")
                 self._refuse_overflow(len(row), _limit(ask), ask.item.id)
 
     def _refuse_overflow(self, prompt: int, answer: int, item: str = "") -> None:
         if self._room is not None and prompt + answer > self._room:
             named = f"item {item}: " if item else ""
-            raise UsageError(
+            message = (
                 f"{named}{prompt} tokens of prompt and {answer} of answer are more than the {self._room} that the "
-                "model can hold",
-                code="usage",
-                at="workload",
-                try_="lower workload.input_tokens or workload.output_tokens",
+                "model can hold"
             )
+            try_ = "lower workload.input_tokens or workload.output_tokens"
+            raise UsageError(message, code="usage", at="workload", try_=try_)
 
 
 class PhaseStage:
-    """A stage that also tells the model which phase begins."""
-
     def __init__(self, stage: Stage, begin: Callable[[Phase], None]) -> None:
         self._stage, self._begin = stage, begin
 
@@ -269,7 +250,6 @@ class PhaseStage:
         return self._stage.phase(name)
 
     def progress(self, share: float, note: str = "") -> None:
-        """Tell how much of the current phase is done."""
         self._stage.progress(share, note)
 
 
@@ -286,13 +266,3 @@ def _room(config: Any) -> int | None:  # noqa: ANN401  (a configuration of Trans
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     room = getattr(text, "max_position_embeddings", None)
     return room if isinstance(room, int) and room > 0 else None
-
-
-def _refuse_encoder(config: Any) -> None:  # noqa: ANN401  (a configuration of Transformers)
-    if getattr(config, "is_encoder_decoder", False):
-        raise MeasureError(
-            f"{config.model_type} has an encoder and a decoder; prefill and decode mean something else there",
-            code="model",
-            at="target.model",
-            try_="measure a decoder-only model, or serve this one and measure the service",
-        )

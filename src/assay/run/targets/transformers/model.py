@@ -8,7 +8,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import JsonValue
 
@@ -17,6 +18,7 @@ from assay.run import torch_devices as devices
 from assay.run.contract import Order
 from assay.run.models.folder import weights_of
 from assay.run.policy import refuse_program
+from assay.run.records import DeviceProof, Phase
 from assay.run.torch_devices import TorchPlacement
 from assay.run.torch_devices import library as torch_library
 from assay.spec.target import ModelTarget
@@ -24,16 +26,9 @@ from assay.spec.target import ModelTarget
 if TYPE_CHECKING:
     from torch import Tensor
 
-_DTYPES = {
-    "float64": "float64",
-    "float32": "float32",
-    "float16": "float16",
-    "bfloat16": "bfloat16",
-    "fp32": "float32",
-    "fp16": "float16",
-    "half": "float16",
-    "bf16": "bfloat16",
-}
+_DTYPES = {name: name for name in ("float64", "float32", "float16", "bfloat16")} | {
+    "fp32": "float32", "fp16": "float16", "half": "float16", "bf16": "bfloat16",
+}  # fmt: skip
 
 # What `target.session_options` may hold: arguments of `from_pretrained` that change how the model computes.
 _OPTIONS = ("attn_implementation",)
@@ -51,9 +46,8 @@ def library(target: ModelTarget) -> Any:  # noqa: ANN401  (a module)
     try:
         import transformers
     except ImportError as problem:
-        raise MeasureError(
-            f"Transformers cannot be imported: {problem}", code="runtime", try_="pip install 'assay-bench[torch]'"
-        ) from None
+        message = f"Transformers cannot be imported: {problem}"
+        raise MeasureError(message, code="runtime", try_="pip install 'assay-bench[torch]'") from None
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     return transformers
@@ -68,12 +62,9 @@ def dtype_of(target: ModelTarget) -> Any:  # noqa: ANN401  (a torch.dtype, or `a
     if target.dtype is None:
         return "auto"
     if target.dtype.lower() not in _DTYPES:
-        raise MeasureError(
-            f"target.dtype is {target.dtype!r}, which is no number type that a model is loaded in",
-            code="usage",
-            at="target.dtype",
-            try_=f"use one of {', '.join(_DTYPES)}; a quantised model says so in its own folder: leave dtype out",
-        )
+        message = f"target.dtype is {target.dtype!r}, which is no number type that a model is loaded in"
+        try_ = f"use one of {', '.join(_DTYPES)}; a quantised model says so in its own folder: leave dtype out"
+        raise MeasureError(message, code="usage", at="target.dtype", try_=try_)
     return getattr(torch_library(), _DTYPES[target.dtype.lower()])
 
 
@@ -82,12 +73,9 @@ class ModelFolder:
 
     def __init__(self, folder: Path, target: ModelTarget, placement: TorchPlacement) -> None:
         if not folder.is_dir():
-            raise MeasureError(
-                f"{folder} is a file; transformers loads a folder",
-                code="model",
-                at="target.model",
-                try_="give the folder that save_pretrained wrote",
-            )
+            message = f"{folder} is a file; transformers loads a folder"
+            try_ = "give the folder that save_pretrained wrote"
+            raise MeasureError(message, code="model", at="target.model", try_=try_)
         if target.remote_code:
             refuse_program("code beside the model is to run (target.remote_code)", "target.remote_code")
         refuse_kernels(folder, target)
@@ -95,10 +83,10 @@ class ModelFolder:
         self._transformers = library(target)
         self._dtype, self._options = dtype_of(target), _checked_options(target)
         self.config = self._told(self._transformers.AutoConfig.from_pretrained)
-        self._import_architecture()
+        for name in self.config.architectures or ():  # its code is part of the library, not of the load
+            getattr(self._transformers, name, None)
 
     def tokenizer(self) -> Any:  # noqa: ANN401  (a tokenizer of Transformers)
-        """The model's own tokenizer."""
         found = self._told(self._transformers.AutoTokenizer.from_pretrained)
         # Without its files the library may hand out an empty one, which turns every text into nothing.
         if found is None or not found.encode("token", add_special_tokens=False):
@@ -118,11 +106,6 @@ class ModelFolder:
         except RuntimeError as problem:
             raise explained(problem) from problem
 
-    def _import_architecture(self) -> None:
-        """Import the model's code now: it is part of the library, not of the load."""
-        for name in self.config.architectures or ():
-            getattr(self._transformers, name, None)
-
     def _told(self, make: Any, **more: Any) -> Any:  # noqa: ANN401  (anything that Transformers loads)
         # Both are said each time: the folder's own wish to run code counts for nothing.
         always = {"trust_remote_code": self._target.remote_code, "local_files_only": True}
@@ -134,12 +117,54 @@ class ModelFolder:
             raise explained(problem) from problem
 
 
-def refuse_kernels(folder: Path, target: ModelTarget) -> None:
-    """Refuse a model that asks for a kernel of the hub, where remote code is off: a kernel is code of somebody else.
+class LanguageModel:
+    """A model in our process, its tokenizer, and the phase that its calls belong to.
 
-    Raises:
-        MeasureError: with the name of the kernel.
+    Making one reads configuration and tokenizer; `load` reads the weights. So each is timed apart.
     """
+
+    architecture: ClassVar[str]
+    """The class of Transformers that finds the architecture."""
+
+    def __init__(self, order: Order, target: ModelTarget, folder: Path) -> None:
+        self._order, self._folder = order, folder
+        self._placement = devices.place(target.device)
+        devices.set_threads(target)
+        self._source = ModelFolder(folder, target, self._placement)
+        self.check(self._source.config)
+        begun = perf_counter()
+        self._tokenizer = self._source.tokenizer()
+        self._tokenizer_s = perf_counter() - begun
+        self._model: Any = None
+        self._phase: Phase = "load"
+        self._device_memory: tuple[dict[str, float], dict[str, str]] = ({}, {})
+
+    def check(self, config: Any) -> None:  # noqa: ANN401  (a configuration of Transformers)
+        """Refuse an architecture that this is not for, before anything else of it is read."""
+
+    def load(self) -> None:
+        self._model = self._source.load(self.architecture)
+
+    def start(self) -> None:
+        """Set what chance and memory begin with, before the first call."""
+        devices.library().manual_seed(self._order.job.definition.workload.seed)
+        devices.start_memory(self._placement)
+
+    def proved(self, output: Tensor | None) -> DeviceProof:
+        """Where the weights lie and the last output was computed."""
+        self._device_memory = devices.peak_memory(self._placement)
+        outputs = [] if output is None else [output]
+        return devices.prove(self._placement, tensors_of(self._model), outputs, "after the last call")
+
+    def model_facts(self) -> dict[str, JsonValue]:
+        return _model_facts(self._model, self._folder, self._order, self._placement)
+
+    def tokenizer_facts(self) -> JsonValue:
+        return {"class": type(self._tokenizer).__name__, "load_ms": self._tokenizer_s * 1e3}
+
+
+def refuse_kernels(folder: Path, target: ModelTarget) -> None:
+    """Refuse a model that asks for a kernel of the hub, where remote code is off: a kernel is code of somebody else."""
     if target.remote_code:
         return
     try:
@@ -148,12 +173,7 @@ def refuse_kernels(folder: Path, target: ModelTarget) -> None:
         config = {}  # the library says what is wrong with it
     kernels = [*_kernels(config), *_kernels(target.session_options)]
     if kernels:
-        raise MeasureError(
-            f"the model asks for {kernels[0]}, a kernel from the hub, and remote_code is off",
-            code="model",
-            at="target.remote_code",
-            try_="read that code; if you trust it, set target.remote_code: true",
-        )
+        raise _unrun_code(f"the model asks for {kernels[0]}, a kernel from the hub, and remote_code is off")
 
 
 def _kernels(value: object) -> Iterator[str]:
@@ -179,23 +199,19 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def explained(problem: BaseException) -> MeasureError:
-    """Say why a model could not be loaded or run."""
     reason = next((line.strip() for line in str(problem).splitlines() if line.strip()), type(problem).__name__)
     if _CODE.search(str(problem)):
-        return MeasureError(
-            "the model needs code that lies beside its weights, and remote_code is off",
-            code="model",
-            at="target.remote_code",
-            try_="read that code; if you trust it, set target.remote_code: true",
-        )
+        return _unrun_code("the model needs code that lies beside its weights, and remote_code is off")
     if _MEMORY.search(str(problem)) or isinstance(problem, MemoryError):
-        return MeasureError(
-            f"memory ran out: {reason}",
-            code="out-of-memory",
-            at="target.model",
-            try_="lower workload.batch, input_tokens or output_tokens, or set target.dtype: bfloat16",
-        )
+        message = f"memory ran out: {reason}"
+        try_ = "lower workload.batch, input_tokens or output_tokens, or set target.dtype: bfloat16"
+        return MeasureError(message, code="out-of-memory", at="target.model", try_=try_)
     return _failed(f"{type(problem).__name__}: {reason}", "check the folder and the version of transformers")
+
+
+def _unrun_code(message: str) -> MeasureError:
+    try_ = "read that code; if you trust it, set target.remote_code: true"
+    return MeasureError(message, code="model", at="target.remote_code", try_=try_)
 
 
 def _failed(reason: str, try_: str) -> MeasureError:
@@ -205,17 +221,13 @@ def _failed(reason: str, try_: str) -> MeasureError:
 def _checked_options(target: ModelTarget) -> dict[str, str]:
     for key in target.session_options:
         if key not in _OPTIONS:
-            raise UsageError(
-                f"{key!r} is no option of this runtime",
-                code="session-option",
-                at=f"target.session_options.{key}",
-                try_=f"use {', '.join(_OPTIONS)}",
-            )
+            message = f"{key!r} is no option of this runtime"
+            try_ = f"use {', '.join(_OPTIONS)}"
+            raise UsageError(message, code="session-option", at=f"target.session_options.{key}", try_=try_)
     return dict(target.session_options)
 
 
 def tensors_of(model: Any) -> Iterator[Tensor]:  # noqa: ANN401  (a torch module)
-    """Every parameter and buffer."""
     yield from model.parameters()
     yield from model.buffers()
 
@@ -227,8 +239,7 @@ def stop_tokens(model: Any, tokenizer: Any) -> frozenset[int]:  # noqa: ANN401  
     return frozenset() if told is None else frozenset([told] if isinstance(told, int) else told)
 
 
-def model_facts(model: Any, folder: Path, order: Order, placement: TorchPlacement) -> dict[str, JsonValue]:  # noqa: ANN401
-    """Versions, device and the model itself."""
+def _model_facts(model: Any, folder: Path, order: Order, placement: TorchPlacement) -> dict[str, JsonValue]:  # noqa: ANN401
     import transformers
 
     config = model.config

@@ -6,8 +6,6 @@ import base64
 import json
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from time import perf_counter_ns
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,13 +13,12 @@ import numpy as np
 from pydantic import JsonValue
 
 from assay.errors import MeasureError
-from assay.run.targets.vector.collection import HttpCollection, SearchTask, own_name, refuse_ignored, renamed
-from assay.run.targets.vector.http import JsonClient
-from assay.run.workloads.corpus import Block, Floats
+from assay.run.targets.vector.collection import SearchTask, own_name, refuse_ignored, renamed
+from assay.run.targets.vector.http import JsonClient, RestCollection
+from assay.run.workloads.corpus import Floats
 
 _SPACE = {"cosine": "cosine", "euclid": "l2", "dot": "ip"}
 _NAMES = {"m": "max_neighbors", "ef_construct": "ef_construction", "ef": "ef_search"}
-_BATCH = 1000
 _DATABASE = "/tenants/default_tenant/databases/default_database"
 
 
@@ -30,18 +27,13 @@ def split_url(url: str) -> tuple[str, str]:
     root, mark, rest = url.rstrip("/").partition("/api/v2")
     path = urlsplit(url).path
     if rest and "/databases/" not in path:
-        raise MeasureError(
-            f"{url} names no database",
-            code="endpoint",
-            at="target.endpoint",
-            try_="write http://host:8000 or http://host:8000/api/v2/tenants/…/databases/…",
-        )
+        message = f"{url} names no database"
+        try_ = "write http://host:8000 or http://host:8000/api/v2/tenants/…/databases/…"
+        raise MeasureError(message, code="endpoint", at="target.endpoint", try_=try_)
     return f"{root}/api/v2", rest if mark and rest else _DATABASE
 
 
-class Chroma(HttpCollection):
-    """One collection of a Chroma server."""
-
+class Chroma(RestCollection):
     name = "Chroma"
 
     def __init__(self, rest: JsonClient, task: SearchTask, patience_s: float) -> None:
@@ -51,9 +43,6 @@ class Chroma(HttpCollection):
         self._all = f"{database}/collections"
         self._path = ""
         self._in_base64 = False
-        self._batch = _BATCH
-        self._inserted = 0
-        self._last_ns = 0
         self._caught_up = "a first query, which waits for the log of inserts to be read"
         self._facts: dict[str, JsonValue] = {}
 
@@ -61,52 +50,36 @@ class Chroma(HttpCollection):
         """Make the collection; Chroma keeps the width of a search with the collection."""
         version = self._rest.ask("GET", "/version")
         limits = self._rest.ask("GET", "/pre-flight-checks")
-        self._batch = min(_BATCH, int(limits.get("max_batch_size") or _BATCH))
+        self._batch = min(self._batch, int(limits.get("max_batch_size") or self._batch))
         self._in_base64 = bool(limits.get("supports_base64_encoding"))
         asked = renamed({**self._task.index, **self._task.search}, _NAMES)
         graph = {"space": _SPACE[self._task.corpus.metric], **asked}
         body = {"name": self._collection, "configuration": {"hnsw": graph}, "get_or_create": False}
         made = self._rest.ask("POST", self._all, body, code="index-option", at="target.index and target.search")
         self._path = f"{self._all}/{made['id']}"
+        self._created = True
         config = (made.get("configuration_json") or {}).get("hnsw") or {}
         refuse_ignored(self.name, graph, {**_inner(made), **config}, "target.index and target.search")
         self._facts = {"version": version, "index": {**_inner(made), **config}}
 
-    def insert(self, block: Block) -> float:
-        """Load some vectors."""
-        taken = 0.0
-        for begin in range(0, len(block), self._batch):
-            vectors = block.vectors[begin : begin + self._batch]
-            first = block.first + begin
-            body: dict[str, object] = {
-                "ids": [str(number) for number in range(first, first + len(vectors))],
-                "embeddings": self._embeddings(vectors),
-            }
-            if self._task.filtered:
-                body["metadatas"] = [{"tag": tag} for tag in block.tags[begin : begin + self._batch].tolist()]
-            wire = json.dumps(body, separators=(",", ":")).encode()
-            taken += self._rest.timed("POST", f"{self._path}/add", wire, code="insert", at="workload.corpus")
-        self._inserted += len(block)
-        self._last_ns = perf_counter_ns()
-        return taken
+    def insert_request(self, numbers: list[int], vectors: Floats, tags: list[int] | None) -> tuple[str, str, object]:
+        body = {"ids": list(map(str, numbers)), "embeddings": self._embeddings(vectors)}
+        if tags is not None:
+            body["metadatas"] = [{"tag": tag} for tag in tags]
+        return "POST", f"{self._path}/add", body
 
     def finish(self) -> float:
         """Wait until the log of inserts is read into the index."""
         while (left := self._unindexed()) is not None and left > 0:
             self._caught_up = "its indexing_status"
-            if (perf_counter_ns() - self._last_ns) / 1e9 > self._patience_s:
-                raise MeasureError(
-                    f"Chroma has {left} vectors not indexed after {self._patience_s:g} s",
-                    code="index",
-                    try_="raise target.timeout",
-                )
+            if self.since_insert_s() > self._patience_s:
+                message = f"Chroma has {left} vectors not indexed after {self._patience_s:g} s"
+                raise MeasureError(message, code="index", try_="raise target.timeout")
             time.sleep(0.1)
         method, path, body = self.search_request(np.ones(self._task.corpus.dims, dtype=np.float32))
         self._rest.ask(method, path, body)
-        seconds = (perf_counter_ns() - self._last_ns) / 1e9
-        count = self._rest.ask("GET", f"{self._path}/count")
-        if count != self._inserted:
-            raise MeasureError(f"Chroma holds {count} of the {self._inserted} vectors that it took", code="insert")
+        seconds = self.since_insert_s()
+        self.refuse_lost(self._rest.ask("GET", f"{self._path}/count"))
         return seconds
 
     def search_request(self, query: Floats) -> tuple[str, str, bytes]:
@@ -124,19 +97,13 @@ class Chroma(HttpCollection):
             raise ValueError(f"not an answer to a query: {problem}") from None
 
     def index_mb(self) -> str:
-        """Chroma tells nothing about its memory."""
         return "Chroma does not tell the memory of an index; the memory of its process is under probes"
 
     def facts(self) -> dict[str, JsonValue]:
-        """Version and effective configuration, as the server gave them back."""
         return {**self._facts, "index_finished_by": self._caught_up}
 
-    def close(self) -> None:
-        """Remove the collection."""
-        if self._path:
-            with suppress(MeasureError):
-                self._rest.ask("DELETE", f"{self._all}/{self._collection}")
-        self._rest.close()
+    def drop(self) -> None:
+        self._rest.ask("DELETE", f"{self._all}/{self._collection}")
 
     def _embeddings(self, vectors: Floats) -> list[object]:
         if not self._in_base64:

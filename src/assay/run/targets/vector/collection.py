@@ -105,7 +105,6 @@ class HttpCollection(Collection):
         """The vectors that an answer names; ValueError when it is not an answer."""
 
     def headers(self) -> Mapping[str, str]:
-        """Headers of a search."""
         return {**self._rest.headers, "Content-Type": "application/json"}
 
 
@@ -146,11 +145,7 @@ class DriverCollection(ThreadCollection):
     @classmethod
     @abstractmethod
     def checked_url(cls, url: str) -> str:
-        """An address of the file that may be connected to.
-
-        Raises:
-            MeasureError: if it may not.
-        """
+        """An address of the file that may be connected to."""
 
     def local_pid(self) -> int | None:
         """The process that answers, where it runs on this machine and can be seen."""
@@ -162,6 +157,19 @@ class LibraryCollection(ThreadCollection):
 
     @abstractmethod
     def __init__(self, task: SearchTask, threads: int | None) -> None: ...
+
+
+def refuse_loads(definition: Definition, why: str, try_: str, *, shared: bool = False) -> None:
+    """Refuse what a load of searches has no use for, before anything is built for it.
+
+    Args:
+        shared: whether several client processes may share the load.
+    """
+    load = definition.load
+    several = not shared and load.clients > 1
+    for name, given in (("rate: search", load.rate == "search"), ("trace", load.trace), ("clients", several)):
+        if given:
+            raise MeasureError(f"load.{name} {why}", code="usage", at="load", try_=try_)
 
 
 def own_name(separator: str = "_") -> str:
@@ -185,31 +193,19 @@ def renamed(options: Options, names: Mapping[str, str]) -> dict[str, JsonValue]:
 
 
 def refuse_ignored(engine: str, asked: Mapping[str, JsonValue], effective: Mapping[str, JsonValue], at: str) -> None:
-    """Make sure that what was asked for is what the engine has.
-
-    Raises:
-        MeasureError: if an option was dropped or changed; a setting that does nothing makes wrong numbers.
-    """
+    """Make sure that what was asked for is what the engine has."""
     for name, value in asked.items():
         if value is None:
             continue
         if name not in effective:
             known = ", ".join(sorted(effective)) or "none"
-            raise MeasureError(
-                f"{engine} took no notice of {name!r}; it has {known}",
-                code="index-option",
-                at=at,
-                try_=f"use the engine's own names under {at}",
-            )
+            message = f"{engine} took no notice of {name!r}; it has {known}"
+            raise MeasureError(message, code="index-option", at=at, try_=f"use the engine's own names under {at}")
         if effective[name] != value and not (
             isinstance(value, dict) and isinstance(effective[name], dict) and _within(value, effective[name])
         ):
-            raise MeasureError(
-                f"{engine} made {name} {effective[name]!r} where {value!r} was asked for",
-                code="index-option",
-                at=at,
-                try_="ask for a value that it accepts",
-            )
+            message = f"{engine} made {name} {effective[name]!r} where {value!r} was asked for"
+            raise MeasureError(message, code="index-option", at=at, try_="ask for a value that it accepts")
 
 
 def _within(asked: Mapping[str, JsonValue], effective: JsonValue) -> bool:

@@ -23,8 +23,6 @@ _NAMES = {
 
 
 class FaissIndex(LibraryCollection):
-    """One index in memory."""
-
     name = "FAISS"
     failures: tuple[type[Exception], ...] = (RuntimeError,)
 
@@ -34,12 +32,8 @@ class FaissIndex(LibraryCollection):
         options = renamed(task.index, _NAMES)
         self._kind = str(options.pop("kind", "hnsw"))
         if self._kind not in _INDEX:
-            raise MeasureError(
-                f"index.kind is {self._kind!r}",
-                code="index-option",
-                at="target.index",
-                try_=f"use one of {', '.join(_INDEX)}",
-            )
+            message = f"index.kind is {self._kind!r}"
+            raise MeasureError(message, code="index-option", at="target.index", try_=f"use one of {', '.join(_INDEX)}")
         self._options = _numbers(options, _INDEX[self._kind], self._kind, "target.index")
         self._search = _numbers(renamed(task.search, _NAMES), _SEARCH[self._kind], self._kind, "target.search")
         self._held: Floats | None = None
@@ -50,7 +44,6 @@ class FaissIndex(LibraryCollection):
         self._selector: Any = None
 
     def create(self) -> None:
-        """Set aside room for the vectors."""
         if self._threads is not None:
             self._faiss.omp_set_num_threads(self._threads)
         corpus = self._task.corpus
@@ -98,7 +91,6 @@ class FaissIndex(LibraryCollection):
         return FaissSearcher(self._index, self._asked, self._task.k, self._parameters())
 
     def index_mb(self) -> float:
-        """Bytes of the index as FAISS would write it."""
         total = 0
 
         def count(part: bytes) -> int:
@@ -110,7 +102,6 @@ class FaissIndex(LibraryCollection):
         return total / 1e6
 
     def facts(self) -> dict[str, JsonValue]:
-        """Version, settings and threads, read back from the library."""
         index, settings = self._index, dict[str, JsonValue]()
         if self._kind == "hnsw":
             # The graph keeps twice m neighbours on its lowest level.
@@ -155,8 +146,6 @@ class FaissIndex(LibraryCollection):
 
 
 class FaissSearcher:
-    """Searches of one thread."""
-
     def __init__(self, index: Any, queries: Floats, k: int, parameters: Any) -> None:  # noqa: ANN401
         find = index.search
 
@@ -174,12 +163,9 @@ def _numbers(given: dict[str, JsonValue], known: dict[str, int], kind: str, at: 
     """Options as whole numbers, the library's own values where none is given."""
     for name, value in given.items():
         if name not in known:
-            raise MeasureError(
-                f"a FAISS index of kind {kind} has no {name!r}",
-                code="index-option",
-                at=at,
-                try_=f"use {', '.join(known)}" if known else "remove it",
-            )
+            message = f"a FAISS index of kind {kind} has no {name!r}"
+            try_ = f"use {', '.join(known)}" if known else "remove it"
+            raise MeasureError(message, code="index-option", at=at, try_=try_)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise MeasureError(f"{name} is {value!r}, not a whole number above 0", code="index-option", at=at)
     return {**known, **{name: value for name, value in given.items() if isinstance(value, int)}}

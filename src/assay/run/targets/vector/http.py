@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import ssl
+from abc import abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter_ns
@@ -23,10 +25,9 @@ from assay.run.load.http.recording import OUTCOMES, LoadRecording, client_metric
 from assay.run.load.http.session import asked_of, drive_watched, load_of
 from assay.run.models.transport import client_options
 from assay.run.records import Window
-from assay.run.targets.vector.collection import HttpCollection, SearchLoad
+from assay.run.targets.vector.collection import HttpCollection, SearchLoad, SearchTask, refuse_loads
 from assay.run.targets.vector.report import OK, Searches
-from assay.run.workloads.corpus import Floats
-from assay.spec.benchmark import Definition
+from assay.run.workloads.corpus import Block, Floats
 from assay.spec.target import Tls
 
 _TELL = 600  # characters of a server's complaint that are passed on
@@ -56,12 +57,9 @@ class JsonClient:
             options = client_options(self.url, verify=verify, proxy=proxy, own=own)
             self._client = httpx.Client(headers=self.headers, timeout=timeout_s, trust_env=False, **options)
         except (OSError, ssl.SSLError, ValueError) as problem:
-            raise MeasureError(
-                f"cannot prepare a connection to {self.url}: {problem}",
-                code="endpoint",
-                at="target",
-                try_="check target.tls and target.proxy",
-            ) from None
+            message = f"cannot prepare a connection to {self.url}: {problem}"
+            try_ = "check target.tls and target.proxy"
+            raise MeasureError(message, code="endpoint", at="target", try_=try_) from None
 
     def ask(self, method: str, path: str, body: object = None, *, code: str = "vector-engine", at: str = "") -> Any:  # noqa: ANN401
         """Send one request and return its JSON.
@@ -75,17 +73,15 @@ class JsonClient:
         try:
             return answer.json() if answer.content else None
         except ValueError:
-            raise MeasureError(
-                f"{self.name} answered {method} {path} with something that is not JSON",
-                code=code,
-                at=self.url,
-                try_="check that this is the right kind of server",
-            ) from None
+            message = f"{self.name} answered {method} {path} with something that is not JSON"
+            try_ = "check that this is the right kind of server"
+            raise MeasureError(message, code=code, at=self.url, try_=try_) from None
 
-    def timed(self, method: str, path: str, body: bytes, *, code: str = "vector-engine", at: str = "") -> float:
-        """Send one request that was made before; return how long it took in seconds."""
+    def timed(self, method: str, path: str, body: object, *, code: str = "vector-engine", at: str = "") -> float:
+        """Send one request and return how long it took in seconds, without the time to write its JSON."""
+        wire = encoded(body)
         start = perf_counter_ns()
-        answer = self.send(method, path, body)
+        answer = self.send(method, path, wire)
         taken = (perf_counter_ns() - start) / 1e9
         if answer.status_code >= 400:
             raise self.refusal(answer, code=code, at=at)
@@ -97,30 +93,20 @@ class JsonClient:
         try:
             return self._client.request(method, self.url + path, content=body, headers=headers)
         except httpx.TimeoutException:
-            raise MeasureError(
-                f"{self.name} at {self.url} did not answer {method} {path} in time",
-                code="timeout",
-                at="target",
-                try_="raise target.timeout, or look at what the server does",
-            ) from None
+            message = f"{self.name} at {self.url} did not answer {method} {path} in time"
+            try_ = "raise target.timeout, or look at what the server does"
+            raise MeasureError(message, code="timeout", at="target", try_=try_) from None
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as problem:
-            raise MeasureError(
-                f"{self.name} at {self.url} cannot be reached: {problem or type(problem).__name__}",
-                code="unreachable",
-                at="target",
-                try_="check the address and that the server runs, or start it under services",
-            ) from None
+            message = f"{self.name} at {self.url} cannot be reached: {problem or type(problem).__name__}"
+            try_ = "check the address and that the server runs, or start it under services"
+            raise MeasureError(message, code="unreachable", at="target", try_=try_) from None
 
     def refusal(self, answer: httpx.Response, *, code: str, at: str) -> MeasureError:
-        """The server's own words."""
         said = _words(answer)
         if answer.status_code in (401, 403):
-            return MeasureError(
-                f"{self.name} at {self.url} refuses: {said}",
-                code="auth",
-                at="target.headers",
-                try_="give the key as a header, such as api-key: ${env:NAME}",
-            )
+            message = f"{self.name} at {self.url} refuses: {said}"
+            try_ = "give the key as a header, such as api-key: ${env:NAME}"
+            return MeasureError(message, code="auth", at="target.headers", try_=try_)
         return MeasureError(f"{self.name} answered {answer.status_code}: {said}", code=code, at=at or self.url)
 
     def close(self) -> None:
@@ -153,6 +139,68 @@ def _words(answer: httpx.Response) -> str:
     return text[:_TELL] or "no words"
 
 
+class RestCollection(HttpCollection):
+    """A collection that is filled by requests of JSON with some vectors each."""
+
+    def __init__(self, rest: JsonClient, task: SearchTask, patience_s: float) -> None:
+        super().__init__(rest, task, patience_s)
+        self._batch = 1000
+        self._created = False
+        self._inserted = 0
+        self._last_ns = 0  # when the last vectors were taken
+
+    @abstractmethod
+    def insert_request(self, numbers: list[int], vectors: Floats, tags: list[int] | None) -> tuple[str, str, object]:
+        """Method, path and body of a request that loads some vectors; tags only where searches are filtered."""
+
+    @abstractmethod
+    def drop(self) -> None:
+        """Remove the collection from the server."""
+
+    def insert(self, block: Block) -> float:
+        taken = 0.0
+        for begin in range(0, len(block), self._batch):
+            part = slice(begin, begin + self._batch)
+            vectors, first = block.vectors[part], block.first + begin
+            tags = block.tags[part].tolist() if self._task.filtered else None
+            taken += self.timed_insert(*self.insert_request(list(range(first, first + len(vectors))), vectors, tags))
+        self._inserted += len(block)
+        self._last_ns = perf_counter_ns()
+        return taken
+
+    def timed_insert(self, method: str, path: str, body: object) -> float:
+        """Send some vectors and return how many seconds the server took."""
+        return self._rest.timed(method, path, body, code="insert", at="workload.corpus")
+
+    def since_insert_s(self) -> float:
+        return (perf_counter_ns() - self._last_ns) / 1e9
+
+    def refuse_lost(self, count: object) -> None:
+        """Make sure that the server holds as many vectors as it took."""
+        if count != self._inserted:
+            message = f"{self.name} holds {count} of the {self._inserted} vectors that it took"
+            raise MeasureError(message, code="insert")
+
+    def close(self) -> None:
+        if self._created:
+            with suppress(MeasureError):
+                self.drop()
+        self._rest.close()
+
+
+def searched_by(indexed: int | None, held: int | None, least: str) -> str:
+    """Whether searches use the index: servers scan segments that are too small for one.
+
+    Args:
+        least: the setting that says how large a segment must be.
+    """
+    if not indexed:
+        return f"a scan of all vectors: its segments are below {least}"
+    if held is not None and indexed < held:
+        return f"the index for {indexed} of {held} vectors, a scan for the others"
+    return "the index"
+
+
 def drive_http(collection: HttpCollection, origin: Origin, root: str, load: SearchLoad) -> Searches:
     """Search over HTTP until enough is known.
 
@@ -160,7 +208,9 @@ def drive_http(collection: HttpCollection, origin: Origin, root: str, load: Sear
         root: path of the database's API, before the path of a search.
     """
     definition = load.definition
-    refuse_other_loads(definition)
+    refuse_loads(
+        definition, "is not for a vector search", "use a matrix over load.rate or load.concurrency", shared=True
+    )
     sent = load_of(load.order, origin)
     sent = replace(sent, requests=sent.requests or definition.measure.until.samples)
     supply = Repeat([_wire(collection, origin, root, query) for query in load.queries])
@@ -172,31 +222,12 @@ def drive_http(collection: HttpCollection, origin: Origin, root: str, load: Sear
     return replace(found, facts={"load": {**asked_of(definition.load), **_about(recording)}})
 
 
-def first_over_http(collection: HttpCollection, rest: JsonClient, query: Floats) -> float:
-    """Send one search by itself and return its milliseconds."""
-    method, path, body = collection.search_request(query)
-    return 1e3 * rest.timed(method, path, body, code="search-option", at="target.search")
-
-
-def refuse_other_loads(definition: Definition) -> None:
-    """Refuse what a search has no use for, before anything is built for it."""
-    for name, given in (("rate: search", definition.load.rate == "search"), ("trace", definition.load.trace)):
-        if given:
-            raise MeasureError(
-                f"load.{name} is not for a vector search",
-                code="usage",
-                at="load",
-                try_="use a matrix over load.rate or load.concurrency",
-            )
-
-
 def _wire(collection: HttpCollection, origin: Origin, root: str, query: Floats) -> bytes:
     method, path, body = collection.search_request(query)
     return origin.request(method, root + path, collection.headers(), body)
 
 
 def _read(collection: HttpCollection, recording: LoadRecording, queries: int, k: int, machine: Window) -> Searches:
-    """What the clients saw, with the answers read."""
     outcome = recording.outcome.astype(np.int16)
     ids: NDArray[np.int64] = np.full((len(recording), k), -1, dtype=np.int64)
     examples: dict[str, str] = {}

@@ -18,9 +18,9 @@ import numpy as np
 from pydantic import JsonValue
 
 from assay.errors import MeasureError
-from assay.run.targets.vector.collection import HttpCollection, Options, SearchTask, own_name, refuse_ignored, renamed
-from assay.run.targets.vector.http import JsonClient, encoded
-from assay.run.workloads.corpus import Block, Floats
+from assay.run.targets.vector.collection import Options, SearchTask, own_name, refuse_ignored, renamed
+from assay.run.targets.vector.http import JsonClient, RestCollection, encoded, searched_by
+from assay.run.workloads.corpus import Floats
 
 _API = "/api/v1"
 _METRIC = {"cosine": "COSINE", "euclid": "L2", "dot": "IP"}
@@ -33,13 +33,11 @@ _INDEX_FAILED, _SEALED = 4, 3
 _CONSISTENCY = {"strong": 0, "eventually": 1, "bounded": 2}
 # No option has such a value: a server that accepts it does not look at the option.
 _ABSURD = "assay"
-_BATCH, _BATCH_VALUES = 1000, 2**20
+_BATCH_VALUES = 2**20
 _BETWEEN_S = 0.1
 
 
-class Milvus(HttpCollection):
-    """One collection of a Milvus server."""
-
+class Milvus(RestCollection):
     name = "Milvus"
 
     def __init__(self, rest: JsonClient, task: SearchTask, patience_s: float) -> None:
@@ -50,9 +48,7 @@ class Milvus(HttpCollection):
         self._kind, self._index, self._shards = _index_of(task.index)
         self._search, self._consistency = _search_of(task.search)
         self._ending = self._search_body(self._search)
-        self._created = False
-        self._inserted = 0
-        self._last_ns = 0
+        self._batch = max(1, min(self._batch, _BATCH_VALUES // task.corpus.dims))
         self._facts: dict[str, JsonValue] = {}
 
     def create(self) -> None:
@@ -83,41 +79,34 @@ class Milvus(HttpCollection):
             self._ask("POST", "/index", {**self._own, **sort})
             self._facts["filter_index"] = _read_index(self._indexes()["tag"])
 
-    def insert(self, block: Block) -> float:
-        """Load some vectors, some hundred at a time."""
-        taken = 0.0
-        size = max(1, min(_BATCH, _BATCH_VALUES // self._task.corpus.dims))
-        for begin in range(0, len(block), size):
-            vectors = block.vectors[begin : begin + size]
-            first = block.first + begin
-            columns = [
-                {"field_name": "id", "type": _INT64, "field": list(range(first, first + len(vectors)))},
-                {"field_name": "vector", "type": _FLOAT_VECTOR, "field": vectors.tolist()},
-            ]
-            if self._task.filtered:
-                tags = block.tags[begin : begin + size].tolist()
-                columns.append({"field_name": "tag", "type": _INT64, "field": tags})
-            body = encoded({**self._own, "num_rows": len(vectors), "fields_data": columns})
-            start = perf_counter_ns()
-            answer = self._rest.send("POST", f"{_API}/entities", body)
-            taken += (perf_counter_ns() - start) / 1e9
-            self._checked(answer, code="insert", at="workload.corpus")
-        self._inserted += len(block)
-        self._last_ns = perf_counter_ns()
+    def insert_request(self, numbers: list[int], vectors: Floats, tags: list[int] | None) -> tuple[str, str, object]:
+        columns: list[JsonValue] = [
+            {"field_name": "id", "type": _INT64, "field": [*numbers]},
+            {"field_name": "vector", "type": _FLOAT_VECTOR, "field": vectors.tolist()},
+        ]
+        if tags is not None:
+            columns.append({"field_name": "tag", "type": _INT64, "field": [*tags]})
+        return "POST", f"{_API}/entities", {**self._own, "num_rows": len(vectors), "fields_data": columns}
+
+    def timed_insert(self, method: str, path: str, body: object) -> float:
+        """Send some vectors; a refusal comes with status 200."""
+        wire = encoded(body)
+        start = perf_counter_ns()
+        answer = self._rest.send(method, path, wire)
+        taken = (perf_counter_ns() - start) / 1e9
+        self._checked(answer, code="insert", at="workload.corpus")
         return taken
 
     def finish(self) -> float:
         """Close the segments, wait for their index, and load them for searching."""
         self._ask("POST", "/persist", {"collection_names": [self._collection]}, code="index")
         self._wait(self._all_indexed, "vectors in the index")
-        seconds = (perf_counter_ns() - self._last_ns) / 1e9
+        seconds = self.since_insert_s()
         start = perf_counter_ns()
         self._ask("POST", "/collection/load", self._own, code="index")
         self._wait(self._all_loaded, "vectors loaded")
         loaded_s = (perf_counter_ns() - start) / 1e9
-        count = self._count()
-        if count != self._inserted:
-            raise MeasureError(f"Milvus holds {count} of the {self._inserted} vectors that it took", code="insert")
+        self.refuse_lost(self._count())
         segments = self._segments()
         indexed = sum(int(one.get("num_rows", 0)) for one in segments if one.get("index_name"))
         self._try_search(self._search)
@@ -129,7 +118,9 @@ class Milvus(HttpCollection):
             "loaded_s": round(loaded_s, 3),
             "segments": len(segments),
             "indexed_vectors": indexed,
-            "searched_by": "a scan of all vectors" if self._kind == _SCAN else _way(indexed, self._inserted),
+            "searched_by": "a scan of all vectors"
+            if self._kind == _SCAN
+            else searched_by(indexed, self._inserted, "indexCoord.segment.minSegmentNumRowsToEnableIndex"),
         }
         return seconds
 
@@ -149,33 +140,20 @@ class Milvus(HttpCollection):
             raise ValueError(f"not an answer to a search: {problem}") from None
 
     def index_mb(self) -> str:
-        """Milvus tells the memory of its process, not of a collection."""
         return "Milvus does not tell the memory of one index; the memory of its process is under probes"
 
     def facts(self) -> dict[str, JsonValue]:
-        """Version, effective settings, and how many vectors are searched by the index."""
         return self._facts
 
-    def close(self) -> None:
-        """Remove the collection."""
-        if self._created:
-            with suppress(MeasureError):
-                self._ask("DELETE", "/collection", self._own)
-        self._rest.close()
+    def drop(self) -> None:
+        self._ask("DELETE", "/collection", self._own)
 
     def _version(self) -> str | None:
-        """The version of the server.
-
-        Raises:
-            MeasureError: if this API is not there, which is so on the port that clients use.
-        """
+        """The version of the server."""
         if self._rest.send("GET", f"{_API}/health", None).status_code == 404:
-            raise MeasureError(
-                f"{self._rest.url} has no {_API}: it is not Milvus, or not its port for management",
-                code="endpoint",
-                at="target",
-                try_="give the port that also has /metrics, 9091 unless set otherwise; it alone can set every option",
-            )
+            message = f"{self._rest.url} has no {_API}: it is not Milvus, or not its port for management"
+            try_ = "give the port that also has /metrics, 9091 unless set otherwise; it alone can set every option"
+            raise MeasureError(message, code="endpoint", at="target", try_=try_)
         told = self._ask("GET", "/metrics", {"request": json.dumps({"metric_type": "system_info"})})
         with suppress(ValueError, LookupError, TypeError):
             version = json.loads(told["response"])["nodes_info"][0]["infos"]["system_info"]["build_version"]
@@ -188,7 +166,6 @@ class Milvus(HttpCollection):
         self._ask("POST", "/index", body, code="index-option", at="target.index")
 
     def _indexes(self) -> dict[str, dict[str, Any]]:
-        """Each field's index, as the server describes it."""
         told = self._ask("GET", "/index", self._own)["index_descriptions"]
         return {one["field_name"]: one for one in told}
 
@@ -215,11 +192,8 @@ class Milvus(HttpCollection):
         deadline = time.monotonic() + self._patience_s
         while (now := reached()) != self._inserted:
             if time.monotonic() > deadline:
-                raise MeasureError(
-                    f"Milvus has {now} of {self._inserted} {what} after {self._patience_s:g} s",
-                    code="index",
-                    try_="raise measure.timeout",
-                )
+                message = f"Milvus has {now} of {self._inserted} {what} after {self._patience_s:g} s"
+                raise MeasureError(message, code="index", try_="raise measure.timeout")
             time.sleep(_BETWEEN_S)
 
     def _refuse_unread(self, options: Options, attempt: Callable[[Options], None], at: str) -> None:
@@ -231,12 +205,9 @@ class Milvus(HttpCollection):
                 if refused.problem.code in ("unreachable", "timeout", "auth"):
                     raise
             else:
-                raise MeasureError(
-                    f"Milvus takes no notice of {name!r} with an index of kind {self._kind}",
-                    code=at.replace("target.", "") + "-option",
-                    at=at,
-                    try_=f"remove it, or use the engine's own names under {at}",
-                )
+                message = f"Milvus takes no notice of {name!r} with an index of kind {self._kind}"
+                try_ = f"remove it, or use the engine's own names under {at}"
+                raise MeasureError(message, code=at.replace("target.", "") + "-option", at=at, try_=try_)
 
     def _try_search(self, options: Options) -> None:
         vector = np.ones(self._task.corpus.dims, dtype=np.float32).tolist()
@@ -291,12 +262,8 @@ def _search_of(options: Options) -> tuple[dict[str, JsonValue], str]:
     given = renamed(options, {"probes": "nprobe"})
     level = given.pop("consistency", "bounded")
     if not isinstance(level, str) or level not in _CONSISTENCY:
-        raise MeasureError(
-            f"target.search.consistency is {level!r}",
-            code="search-option",
-            at="target.search",
-            try_=f"use {', '.join(_CONSISTENCY)}",
-        )
+        message = f"target.search.consistency is {level!r}"
+        raise MeasureError(message, code="search-option", at="target.search", try_=f"use {', '.join(_CONSISTENCY)}")
     return given, level
 
 
@@ -328,10 +295,3 @@ def _complaint(answer: object) -> str:
     if isinstance(status, dict) and (status.get("error_code") or status.get("code")):
         return str(status.get("reason") or status.get("detail") or status)
     return ""
-
-
-def _way(indexed: int, held: int) -> str:
-    """Whether searches use the index: Milvus makes none for a small segment, 1,024 vectors unless set."""
-    if not indexed:
-        return "a scan of all vectors: its segments are below indexCoord.segment.minSegmentNumRowsToEnableIndex"
-    return "the index" if indexed >= held else f"the index for {indexed} of {held} vectors, a scan for the others"

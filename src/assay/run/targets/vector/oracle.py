@@ -6,7 +6,7 @@ They are found in single precision, settled in double, and checked by a second m
 from __future__ import annotations
 
 import hashlib
-import uuid
+import io
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.errors import MeasureError
+from assay.files import write_whole
 from assay.run.workloads.corpus import Floats, Integers, VectorSet, digest
 
 Doubles = NDArray[np.float64]
-Metric = str
 
 # Raised when the same vectors could give another answer than before.
 ORACLE = 1
@@ -83,17 +83,18 @@ def find_neighbours(vectors: VectorSet, k: int, told: Callable[[float], None] = 
     scale = _scale(metric, lengths, longest)
     # The worst that rounding in a sum of `dims` products can do; anything nearer than this may have been missed.
     doubt = 2 * vectors.corpus.dims * _EPS32 * scale
-    unsure = _may_miss(rough[:, -1], exact[:, wanted - 1], doubt, whole=kept == vectors.left)
+    # Whether a vector that was not kept could still be nearer than the k-th.
+    unsure = (kept < vectors.left) & (rough[:, -1] - doubt <= exact[:, wanted - 1])
     if unsure.any():
         again, _, _ = _nearest(vectors, queries[unsure], kept, np.float64, told)
         ids[unsure], exact[unsure] = _ordered(again, _settle(vectors, queries[unsure], again))
     tolerance = 4 * np.sqrt(vectors.corpus.dims) * _EPS32 * scale
-    is_open = np.full(len(queries), kept < vectors.left) & (exact[:, -1] <= exact[:, wanted - 1] + 2 * tolerance)
+    is_open = (kept < vectors.left) & (exact[:, -1] <= exact[:, wanted - 1] + 2 * tolerance)
     checked = _check(vectors, ids[:, :wanted], exact[:, :wanted], tolerance)
     return Neighbours(k, ids, exact, tolerance, is_open, vectors.left, digest(vectors), checked, int(unsure.sum()))
 
 
-def distances(metric: Metric, query: NDArray[Any], vectors: NDArray[Any]) -> Doubles:
+def distances(metric: str, query: NDArray[Any], vectors: NDArray[Any]) -> Doubles:
     """Distances in double precision by the definition of the metric, one query (or one per row) and many vectors."""
     left, right = query.astype(np.float64), vectors.astype(np.float64)
     if metric == "euclid":
@@ -166,7 +167,6 @@ class _Best:
             self._worst[query] = pool.max()
 
     def finish(self) -> tuple[Integers, Doubles]:
-        """Candidates and scores, best first."""
         return _ordered(self._ids, self._scores)
 
 
@@ -191,18 +191,11 @@ def _ordered(ids: Integers, scores: Doubles) -> tuple[Integers, Doubles]:
     return np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1)
 
 
-def _scale(metric: Metric, lengths: Doubles, longest: float) -> Doubles:
+def _scale(metric: str, lengths: Doubles, longest: float) -> Doubles:
     """How large the numbers are that a distance is computed from."""
     if metric == "cosine":
         return np.ones(len(lengths))
     return np.asarray((lengths + longest) ** 2 if metric == "euclid" else lengths * longest, dtype=np.float64)
-
-
-def _may_miss(last_rough: Doubles, last_true: Doubles, doubt: Doubles, *, whole: bool) -> NDArray[np.bool_]:
-    """Whether a vector that was not kept could still be nearer than the k-th."""
-    if whole:
-        return np.zeros(len(last_rough), dtype=np.bool_)
-    return np.asarray(last_rough - doubt <= last_true, dtype=np.bool_)
 
 
 def _check(vectors: VectorSet, ids: Integers, exact: Doubles, tolerance: Doubles) -> int:
@@ -218,11 +211,8 @@ def _check(vectors: VectorSet, ids: Integers, exact: Doubles, tolerance: Doubles
     wrong = np.abs(found - exact[sample]) > tolerance[sample][:, None]
     if wrong.any():
         query = int(sample[np.flatnonzero(wrong.any(axis=1))[0]])
-        raise MeasureError(
-            f"two ways to compute the true neighbours of query {query} disagree, so no recall can be trusted",
-            code="oracle",
-            try_="report this with the workload section of the file",
-        )
+        message = f"two ways to compute the true neighbours of query {query} disagree, so no recall can be trusted"
+        raise MeasureError(message, code="oracle", try_="report this with the workload section of the file")
     return len(sample)
 
 
@@ -257,21 +247,13 @@ def _read(path: Path) -> Neighbours | None:
 
 
 def _write(path: Path, found: Neighbours) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{uuid.uuid4().hex}.npz")
-    try:
-        with fresh.open("wb") as file:
-            values = {name: getattr(found, name) for name in (*_ARRAYS, *_NUMBERS, "digest")}
-            np.savez(file, **values)
-        fresh.replace(path)
-    finally:
-        fresh.unlink(missing_ok=True)
+    content = io.BytesIO()
+    np.savez(content, **{name: getattr(found, name) for name in (*_ARRAYS, *_NUMBERS, "digest")})
+    write_whole(path, content.getbuffer())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AnswerRecall:
-    """What a set of answers is worth."""
-
     recall: Doubles
     """One value per answer."""
     ties: int

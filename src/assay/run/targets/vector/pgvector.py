@@ -41,9 +41,6 @@ def checked_dsn(dsn: str) -> str:
 
     On an agent every host is resolved and checked once, connections go to the checked addresses, and neither
     passwords nor files of the agent's own account are used.
-
-    Raises:
-        MeasureError: if it cannot be read, a host is not known or may not be connected to, or it names a file.
     """
     policy = UrlPolicy.from_environment()
     if policy.anything:
@@ -73,23 +70,15 @@ def _address(host: str, port: int, policy: UrlPolicy) -> str:
     try:
         addresses = resolved(host, port)
     except (OSError, UnicodeError) as problem:
-        raise MeasureError(
-            f"the host {host!r} is not known: {problem}",
-            code="unresolved",
-            at=_AT,
-            try_="check the name, or give its address",
-        ) from None
+        message = f"the host {host!r} is not known: {problem}"
+        raise MeasureError(message, code="unresolved", at=_AT, try_="check the name, or give its address") from None
     check(policy, host, addresses, _AT)
     return addresses[0]
 
 
 def _refused(why: str) -> MeasureError:
-    return MeasureError(
-        f"the address of the database is refused: {why}",
-        code="endpoint",
-        at=_AT,
-        try_="write it like postgresql://user@host:5432/database",
-    )
+    message = f"the address of the database is refused: {why}"
+    return MeasureError(message, code="endpoint", at=_AT, try_="write it like postgresql://user@host:5432/database")
 
 
 class Pgvector(DriverCollection):
@@ -122,20 +111,13 @@ class Pgvector(DriverCollection):
 
     def create(self) -> None:
         if self._kind not in KINDS:
-            raise MeasureError(
-                f"index.kind is {self._kind!r}",
-                code="index-option",
-                at="target.index",
-                try_=f"use one of {', '.join(KINDS)}",
-            )
+            message = f"index.kind is {self._kind!r}"
+            raise MeasureError(message, code="index-option", at="target.index", try_=f"use one of {', '.join(KINDS)}")
         extension = self._one("SELECT extversion FROM pg_extension WHERE extname = 'vector'")
         if extension is None:
-            raise MeasureError(
-                "the extension pgvector is not in this database",
-                code="extension",
-                at="target.endpoint",
-                try_="run CREATE EXTENSION vector; in it, as a user who may",
-            )
+            message = "the extension pgvector is not in this database"
+            try_ = "run CREATE EXTENSION vector; in it, as a user who may"
+            raise MeasureError(message, code="extension", at="target.endpoint", try_=try_)
         version = self._one("SHOW server_version")
         self._facts = {"version": f"pgvector {extension} in PostgreSQL {version}"}
         dims = self._task.corpus.dims
@@ -149,7 +131,6 @@ class Pgvector(DriverCollection):
         self._set(self._connection)
 
     def insert(self, block: Block) -> float:
-        """Load some vectors by a binary COPY."""
         wire = _COPY_HEAD + copy_rows(block) + _COPY_TAIL
         start = perf_counter_ns()
         try:
@@ -174,12 +155,9 @@ class Pgvector(DriverCollection):
                 at="target.index",
             )
         elif self._options:
-            raise MeasureError(
-                f"an index of kind none has no {next(iter(self._options))}",
-                code="index-option",
-                at="target.index",
-                try_="remove the option or choose another kind",
-            )
+            message = f"an index of kind none has no {next(iter(self._options))}"
+            try_ = "remove the option or choose another kind"
+            raise MeasureError(message, code="index-option", at="target.index", try_=try_)
         seconds = (perf_counter_ns() - start) / 1e9
         if self._task.filtered:
             self._do(f"CREATE INDEX ON {self._table} (tag)")
@@ -202,7 +180,6 @@ class Pgvector(DriverCollection):
             return None
 
     def searcher(self, queries: Floats) -> PgSearcher:
-        """A connection of its own for the calling thread."""
         connection = self._connect()
         self._set(connection)
         if self._asked is None:  # made once; the threads share it
@@ -215,11 +192,9 @@ class Pgvector(DriverCollection):
         return float(self._one(f"SELECT pg_relation_size('{self._table}_index')")) / 1e6
 
     def facts(self) -> dict[str, JsonValue]:
-        """Versions, and settings as the server has them."""
         return self._facts
 
     def close(self) -> None:
-        """Remove the table."""
         if self._created:
             # A failed statement may have left the connection unusable, so this one is new.
             with suppress(self._psycopg.Error, MeasureError):
@@ -299,8 +274,6 @@ class VectorBytes(bytes):
 
 
 class PgSearcher:
-    """One connection and its prepared statement."""
-
     def __init__(
         self, connection: psycopg.Connection[tuple[Any, ...]], statement: str, queries: list[VectorBytes]
     ) -> None:
@@ -323,12 +296,8 @@ def settings(search: Options, kind: str) -> list[tuple[str, str]]:
     for name, value in renamed(search, {"ef": "ef_search"}).items():
         owner = _OF_AN_INDEX.get(name) or (kind if name in _OF_EITHER else None)
         if owner is not None and owner != kind:
-            raise MeasureError(
-                f"{name} belongs to an index of kind {owner}, not {kind}",
-                code="search-option",
-                at="target.search",
-                try_="remove it or change index.kind",
-            )
+            message = f"{name} belongs to an index of kind {owner}, not {kind}"
+            raise MeasureError(message, code="search-option", at="target.search", try_="remove it or change index.kind")
         found.append((_word(f"{owner}.{name}" if owner else name), _text(value)))
     return found
 
@@ -365,11 +334,8 @@ def _library() -> Any:  # noqa: ANN401
     try:
         import psycopg
     except ImportError:
-        raise MeasureError(
-            "pgvector is reached through psycopg, which is not installed",
-            code="runtime",
-            try_="pip install 'assay-bench[vector]'",
-        ) from None
+        message = "pgvector is reached through psycopg, which is not installed"
+        raise MeasureError(message, code="runtime", try_="pip install 'assay-bench[vector]'") from None
     return psycopg
 
 
@@ -390,7 +356,6 @@ def _register(library: Any, connection: psycopg.Connection[tuple[Any, ...]]) -> 
 
 
 def _refusal(problem: Exception, *, code: str, at: str) -> MeasureError:
-    """PostgreSQL's own words."""
     return MeasureError(f"PostgreSQL refuses: {_first_line(problem)}", code=code, at=at)
 
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from time import perf_counter_ns
 from typing import Any
 
 from pydantic import JsonValue
 
 from assay.errors import MeasureError
-from assay.run.targets.vector.collection import HttpCollection, SearchTask, own_name, refuse_ignored, renamed
-from assay.run.targets.vector.http import JsonClient
-from assay.run.workloads.corpus import Block, Floats
+from assay.run.targets.vector.collection import SearchTask, own_name, refuse_ignored, renamed
+from assay.run.targets.vector.http import JsonClient, RestCollection, searched_by
+from assay.run.workloads.corpus import Floats
 
 _DISTANCE = {"cosine": "Cosine", "euclid": "Euclid", "dot": "Dot"}
 # What belongs to the collection as a whole; every other option is one of its HNSW index.
@@ -23,23 +22,18 @@ _OF_THE_COLLECTION = frozenset({
     "hnsw_config", "wal_config", "optimizers_config", "quantization_config", "strict_mode_config",
 })  # fmt: skip
 _OF_THE_VECTORS = frozenset({"on_disk", "datatype"})
-_BATCH = 500
 # The optimizer may start a moment after the last insert, so one green light is not enough.
 _LOOKS, _BETWEEN_S = 4, 0.15
 
 
-class Qdrant(HttpCollection):
-    """One collection of a Qdrant server."""
-
+class Qdrant(RestCollection):
     name = "Qdrant"
 
     def __init__(self, rest: JsonClient, task: SearchTask, patience_s: float) -> None:
         super().__init__(rest, task, patience_s)
         self._collection = own_name()
         self._path = f"/collections/{self._collection}"
-        self._created = False
-        self._inserted = 0
-        self._last_ns = 0
+        self._batch = 500
         self._info: dict[str, Any] = {}
         params = renamed(task.search, {"ef": "hnsw_ef"})
         self._query: dict[str, JsonValue] = {"limit": task.k, "with_payload": False, "with_vector": False}
@@ -72,25 +66,11 @@ class Qdrant(HttpCollection):
             field = {"field_name": "tag", "field_schema": "integer"}
             self._rest.ask("PUT", f"{self._path}/index?wait=true", field)
 
-    def insert(self, block: Block) -> float:
-        """Load some vectors, some hundred at a time."""
-        taken = 0.0
-        for begin in range(0, len(block), _BATCH):
-            part = slice(begin, begin + _BATCH)
-            first = block.first + begin
-            batch: dict[str, object] = {
-                "ids": list(range(first, first + len(block.vectors[part]))),
-                "vectors": block.vectors[part].tolist(),
-            }
-            if self._task.filtered:
-                batch["payloads"] = [{"tag": tag} for tag in block.tags[part].tolist()]
-            body = json.dumps({"batch": batch}, separators=(",", ":")).encode()
-            taken += self._rest.timed(
-                "PUT", f"{self._path}/points?wait=true", body, code="insert", at="workload.corpus"
-            )
-        self._inserted += len(block)
-        self._last_ns = perf_counter_ns()
-        return taken
+    def insert_request(self, numbers: list[int], vectors: Floats, tags: list[int] | None) -> tuple[str, str, object]:
+        batch: dict[str, object] = {"ids": numbers, "vectors": vectors.tolist()}
+        if tags is not None:
+            batch["payloads"] = [{"tag": tag} for tag in tags]
+        return "PUT", f"{self._path}/points?wait=true", {"batch": batch}
 
     def finish(self) -> float:
         """Wait until the collection is green and stays so."""
@@ -106,15 +86,10 @@ class Qdrant(HttpCollection):
             else:
                 greens, green_ns = 0, 0
             if (now - self._last_ns) / 1e9 > self._patience_s:
-                raise MeasureError(
-                    f"Qdrant is still {info['status']} after {self._patience_s:g} s",
-                    code="index",
-                    try_="raise target.timeout",
-                )
+                message = f"Qdrant is still {info['status']} after {self._patience_s:g} s"
+                raise MeasureError(message, code="index", try_="raise target.timeout")
             time.sleep(_BETWEEN_S)
-        count = self._rest.ask("POST", f"{self._path}/points/count", {"exact": True})["result"]["count"]
-        if count != self._inserted:
-            raise MeasureError(f"Qdrant holds {count} of the {self._inserted} vectors that it took", code="insert")
+        self.refuse_lost(self._rest.ask("POST", f"{self._path}/points/count", {"exact": True})["result"]["count"])
         self._info = self._look()
         return (green_ns - self._last_ns) / 1e9
 
@@ -125,18 +100,15 @@ class Qdrant(HttpCollection):
         return "POST", f"{self._path}/points/query", f'{{"query":[{vector}],{rest}'.encode()
 
     def read_ids(self, body: bytes) -> Sequence[int]:
-        """The points of an answer."""
         try:
             return [int(point["id"]) for point in json.loads(body)["result"]["points"]]
         except (KeyError, TypeError) as problem:
             raise ValueError(f"not an answer to a query: {problem}") from None
 
     def index_mb(self) -> str:
-        """Qdrant tells the memory of its process, not of a collection."""
         return "Qdrant does not tell the memory of one collection; the memory of its process is under probes"
 
     def facts(self) -> dict[str, JsonValue]:
-        """Version, effective configuration, and how many vectors are in the index."""
         config = self._info.get("config", {})
         indexed, held = self._info.get("indexed_vectors_count"), self._info.get("points_count")
         return {
@@ -148,25 +120,12 @@ class Qdrant(HttpCollection):
             "search": self._query.get("params"),
             "segments": self._info.get("segments_count"),
             "indexed_vectors": indexed,
-            "searched_by": _way(indexed, held),
+            "searched_by": searched_by(indexed, held, "optimizers_config.indexing_threshold"),
         }
 
-    def close(self) -> None:
-        """Remove the collection."""
-        if self._created:
-            with suppress(MeasureError):
-                self._rest.ask("DELETE", self._path)
-        self._rest.close()
+    def drop(self) -> None:
+        self._rest.ask("DELETE", self._path)
 
     def _look(self) -> dict[str, Any]:
         found: dict[str, Any] = self._rest.ask("GET", self._path)["result"]
         return found
-
-
-def _way(indexed: int | None, held: int | None) -> str:
-    """Whether searches use the index: Qdrant scans small segments, which `indexing_threshold` (in KB) decides."""
-    if not indexed:
-        return "a scan of all vectors: its segments are below optimizers_config.indexing_threshold"
-    if held is not None and indexed < held:
-        return f"the index for {indexed} of {held} vectors, a scan for the others"
-    return "the index"

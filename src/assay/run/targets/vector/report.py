@@ -46,18 +46,14 @@ class Searches:
     machine: Window | None = None
 
     def measured(self) -> NDArray[np.bool_]:
-        """Which were due in the measured window."""
         return (self.due_ns >= self.window[0]) & (self.due_ns < self.window[1])
 
     def warmup(self) -> NDArray[np.bool_]:
-        """Which were due before it."""
         return np.asarray(self.due_ns < self.window[0], dtype=np.bool_)
 
 
 @dataclass(slots=True)
 class Findings:
-    """What a run has found so far."""
-
     metrics: dict[str, float] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
     samples: list[SampleSet] = field(default_factory=list)
@@ -174,6 +170,5 @@ def _nothing_worked(searches: Searches) -> MeasureError:
     said = f"; {kind}: {words}" if words else ""
     if not len(searches.due_ns):
         return MeasureError("no search was sent", code="searches", try_="measure longer or ask for more")
-    return MeasureError(
-        f"none of {len(searches.due_ns)} searches worked{said}", code="searches", try_="look at the server's own log"
-    )
+    message = f"none of {len(searches.due_ns)} searches worked{said}"
+    return MeasureError(message, code="searches", try_="look at the server's own log")

@@ -11,8 +11,8 @@ import pytest
 
 from assay.documents import to_json
 from assay.errors import AssayError
-from assay.hardware.bench import timing
-from assay.hardware.bench.cpu import suite as of_cpu
+from assay.hardware.bench import cpu_suite as of_cpu
+from assay.hardware.bench import sweep
 from assay.hardware.bench.records import Accuracy, BenchOutcome, Measurements, SizePoint
 from assay.plan.job import Job
 from assay.run.contract import Order
@@ -54,7 +54,7 @@ def test_the_target_is_found_by_its_section():
 
 @pytest.mark.live
 def test_a_run_on_this_processor(order, monkeypatch):
-    monkeypatch.setattr(timing, "BLOCK_S", 0.001)
+    monkeypatch.setattr(sweep, "BLOCK_S", 0.001)
     known = replace(of_cpu.processor(1), cache=64 * 1024)
     monkeypatch.setattr(of_cpu, "processor", lambda _threads: known)
     stage = FakeStage()

@@ -15,7 +15,7 @@ from assay.run.apis import find_api
 from assay.run.targets.served.counting import Counter
 from assay.run.targets.served.fast_reader import FastReader
 from assay.run.targets.served.rows import read_rows
-from assay.run.workloads.records import Item
+from assay.run.workloads import Item
 
 ITEMS = (Item("a", ("say it",), output_tokens=8),)
 ODD = [

@@ -13,8 +13,8 @@ from assay.plugins import plugin_names
 from assay.run.apis import find_api, wire_path
 from assay.run.apis.answers import REASONING, TEXT
 from assay.run.targets.served.rows import events_by_piece
-from assay.run.workloads.records import Item
-from assay.spec.protocols import APIS
+from assay.run.workloads import Item
+from assay.spec.target import APIS
 
 ITEM = Item("a", ("say hi",), output_tokens=16)
 TALK = Item("t", ("one", "two", "three"), system="be brief", output_tokens=8)
@@ -123,7 +123,7 @@ def test_completions_are_read():
     body = "".join(
         [event("a"), event("b"), event(""), event("c"), event("", "stop", usage=usage(5)), "data: [DONE]\n\n"]
     )
-    answer = api.read(body.encode())
+    answer = api.draft(body.encode())
     assert (answer.text, len(answer.ends), len(answer.blanks), answer.finish) == ("abc", 3, 1, "stop")
     assert answer.usage.output == 5
     assert answer.finish_end > 0
@@ -176,7 +176,7 @@ def test_ollama_is_read_line_by_line():
     body = lines(thinks, *says, last)
     for raw in (body, body.replace(b"\n", b"\r\n"), body.rstrip(), b"\n" + body):
         cut = raw.index(b"llo")
-        answer = api.read(raw)
+        answer = api.draft(raw)
         assert (answer.text, answer.reasoning, answer.finish, answer.fault) == ("hello", "hm", "stop", None)
         assert answer.channels == bytes([REASONING, TEXT, TEXT])
         assert events_by_piece(np.array(answer.ends), np.array([cut, len(raw)])).tolist() == [2, 1]
@@ -194,7 +194,7 @@ def test_ollama_is_read_line_by_line():
     ],
 )
 def test_what_is_wrong_with_lines_is_said(body, kind, words):
-    fault = find_api(target(api="ollama"), 0).read(body).fault
+    fault = find_api(target(api="ollama"), 0).draft(body).fault
     assert fault.kind == kind
     assert words in fault.words
 
@@ -202,7 +202,7 @@ def test_what_is_wrong_with_lines_is_said(body, kind, words):
 def test_ollama_without_a_stream():
     api = find_api(target(api="ollama", stream=False), 0)
     whole = {"message": {"content": "hello"}, "done": True, "done_reason": "length", "eval_count": 3}
-    answer = api.read(json.dumps(whole).encode())
+    answer = api.draft(json.dumps(whole).encode())
     assert (api.streams, answer.streamed, answer.text, answer.usage) == (False, False, "hello", (None, 3, None, None))
 
 
@@ -210,7 +210,7 @@ def test_embeddings_take_all_texts_of_an_item():
     item = Item("e", ("one", "two"))
     body = sent(item, api="openai-embeddings", options={"dimensions": 2})
     assert body == {"model": "m", "input": ["one", "two"], "dimensions": 2}
-    answer = find_api(target(api="openai-embeddings"), 0).read(
+    answer = find_api(target(api="openai-embeddings"), 0).draft(
         json.dumps(
             {"data": [{"embedding": [0.1, 0.2]}, {"embedding": [0.3, 0.4]}], "usage": {"prompt_tokens": 4}}
         ).encode()
@@ -220,7 +220,7 @@ def test_embeddings_take_all_texts_of_an_item():
 
 @pytest.mark.parametrize("body", [b'{"data": []}', b'{"data": [{}]}', b'{"object": "list"}', b"[1]", b"oops"])
 def test_embeddings_without_a_vector_are_a_fault(body):
-    assert find_api(target(api="openai-embeddings"), 0).read(body).fault is not None
+    assert find_api(target(api="openai-embeddings"), 0).draft(body).fault is not None
 
 
 def test_plain_http_fills_its_placeholders():
@@ -236,7 +236,7 @@ def test_plain_http_fills_its_placeholders():
         "nested": [{"x": 'say "$output_tokens"'}],
         "k": 3,
     }
-    assert find_api(target(**given), 0).read(b"any thing").text == "any thing"
+    assert find_api(target(**given), 0).draft(b"any thing").text == "any thing"
 
 
 def test_plain_http_can_ask_by_its_path():

@@ -12,7 +12,7 @@ from assay.run.apis import find_api
 from assay.run.targets.served.counting import Counter, apportion, disagreement, exact_ends, input_disagreement
 from assay.run.targets.served.figures import figures
 from assay.run.targets.served.rows import read_rows
-from assay.run.workloads.records import Item
+from assay.run.workloads import Item
 
 API = find_api(target(), 0)
 ITEMS = (Item("a", ("one two three",), output_tokens=4),)

@@ -14,13 +14,14 @@ from assay.errors import MeasureError
 from assay.metrics import METRICS
 from assay.run.apis import find_api
 from assay.run.load.http.recording import WARMUP
+from assay.run.scoring import as_asked
 from assay.run.targets.served.counting import Counter
+from assay.run.targets.served.facts import outputs
 from assay.run.targets.served.figures import figures, probe_figures
-from assay.run.targets.served.outputs import outputs
 from assay.run.targets.served.request_metrics import statistic_by_row, token_gaps
 from assay.run.targets.served.rows import read_rows
 from assay.run.targets.served.supply import request_bound, requests_within, session_bound
-from assay.run.workloads.records import Item
+from assay.run.workloads import Item
 from assay.spec.target import Price
 
 API = find_api(target(), 0)
@@ -353,12 +354,10 @@ def test_embeddings_have_input_tokens():
     assert found.facts["vector_dims"] == [2]
 
 
-def test_a_probe_has_a_value_per_request():
+def test_a_probe_has_the_samples_and_numbers_of_its_window():
     book = failures()
     recording = book.recording()
     probe = probe_figures(recording, read_rows(recording, API, ITEMS), API, definition({"ttft_ms.p99": 60.0}))
-    assert len(probe.rows) == len(probe.good) == len(probe.columns["ttft_ms"]) == 12
-    assert (probe.good.sum(), probe.ended.sum()) == (1, 1)
     assert probe.samples["ttft_ms"].tolist() == [50.0, 70.0]
     assert probe.samples["itl_ms"].tolist() == [10.0] * 3
     assert probe.metrics["goodput_per_s"] == 0.1
@@ -366,15 +365,13 @@ def test_a_probe_has_a_value_per_request():
 
 def test_outputs_have_what_was_said_and_what_went_wrong():
     book = failures()
-    book.stream([sse(chunk({"reasoning": "hm"})), *FOUR], due=99.0, head=b"x-request-id: r-1\n", session=3, turn=1)
+    book.stream([sse(chunk({"reasoning": "hm"})), *FOUR], due=99.0, head=b"x-request-id: r-1\n", session=3)
     recording = book.recording()
     rows = list(outputs(recording, read_rows(recording, API, ITEMS), API, ITEMS))
-    assert [row["item"] for row in rows[:3]] == ["a", "b", "a"]
-    assert rows[0] == {
-        "item": "a",
-        "session": 0,
-        "turn": 0,
-        "text": " a b c d",
+    assert [row.item for row in rows[:3]] == ["a", "b", "a"]
+    first = rows[0]
+    assert (first.item, first.session, first.turn, first.text, first.outcome) == ("a", 0, 0, " a b c d", "ok")
+    assert first.more == {
         "finish_reason": "length",
         "request_id": "chatcmpl-7",
         "error": None,
@@ -382,9 +379,9 @@ def test_outputs_have_what_was_said_and_what_went_wrong():
         "output_tokens": 4,
         "ttft_ms": 50.0,
         "e2e_ms": 110.0,
-        "outcome": "ok",
+        **as_asked(ITEMS[0].turns[0]),
     }
-    errors = {row["outcome"]: row["error"] for row in rows if row["error"]}
+    errors = {row.outcome: row.more["error"] for row in rows if row.more["error"]}
     assert errors == {
         "skipped": "due while too many requests were open, and not sent",
         "refused": "ECONNREFUSED",
@@ -393,8 +390,8 @@ def test_outputs_have_what_was_said_and_what_went_wrong():
         "content": "a line that is no event: '<html>'",
         "unfinished": "still open when the run ended",
     }
-    assert (rows[-1]["reasoning"], rows[-1]["request_id"], rows[-1]["turn"]) == ("hm", "r-1", 1)
-    assert json.dumps(rows)
+    assert (rows[-1].more["reasoning"], rows[-1].more["request_id"], rows[-1].session) == ("hm", "r-1", 3)
+    assert json.dumps([row.more for row in rows])
 
 
 def test_the_bound_of_a_request():

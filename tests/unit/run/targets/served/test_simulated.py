@@ -14,8 +14,8 @@ from assay.run.targets.served.counting import Counter
 from assay.run.targets.served.figures import figures
 from assay.run.targets.served.rows import read_rows
 from assay.run.targets.served.supply import ApiSupply
-from assay.run.tokens.server import server_tokenizer
-from assay.run.workloads.records import Item
+from assay.run.tokens.sources import server_tokenizer
+from assay.run.workloads import Item
 
 pytestmark = [pytest.mark.live, pytest.mark.simulated]
 ITEMS = tuple(Item(f"i{n}", (f"say {n}",), output_tokens=12) for n in range(3))

@@ -14,10 +14,10 @@ from assay.run.endpoint import reach
 from assay.run.load.http.origin import origin_of
 from assay.run.policy import URL_POLICY
 from assay.run.probes import service_probe
-from assay.run.services.service import RunningService
+from assay.run.services import RunningService
 from assay.run.targets.vector.http import JsonClient
 from assay.run.targets.vector.pgvector import checked_dsn
-from assay.run.tokens.server import server_tokenizer
+from assay.run.tokens.sources import server_tokenizer
 from assay.spec.target import EndpointTarget, ServiceTarget
 
 METADATA = [

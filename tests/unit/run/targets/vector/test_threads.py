@@ -97,9 +97,9 @@ def test_an_open_loop_counts_from_the_due_time():
 
 
 def test_an_overloaded_pool_shows_in_the_latency(monkeypatch):
-    from assay.run.targets.vector import workers
+    from assay.run.targets.vector import threads
 
-    monkeypatch.setattr(workers, "POOL", 1)
+    monkeypatch.setattr(threads, "POOL", 1)
     found = drive(Slow(0.02), {"rate": 100, "arrivals": "constant", "duration": "600ms"})
     inside = found.measured()
     waited = (found.sent_ns - found.due_ns)[inside] / 1e6

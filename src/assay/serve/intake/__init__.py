@@ -1,1 +1,0 @@
-"""What comes in: benchmarks, results, files, and agents added by their address."""

@@ -1,0 +1,331 @@
+"""The values of a descriptor of Benchmark AI, read one by one: what is wrong and what means nothing is kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from pydantic import JsonValue, ValidationError
+
+from assay.spec.importers.fields import VARIABLE, ForeignDocument, Instance, find_instance, line, shown, text, whole
+from assay.spec.limits import check_patterns, compiled, split_words
+from assay.spec.schedule import Schedule
+from assay.spec.target import METRIC_NAME, Fetch
+
+_REFERENCE = re.compile(r"\$\$|\$\(([-._A-Za-z0-9]+)\)")
+
+
+def expanded(text: str, values: Mapping[str, str]) -> str:
+    """A text with the values of variables put in; `$$` stands for a dollar, and what is not known stays as it is."""
+    return _REFERENCE.sub(lambda match: "$" if match[1] is None else values.get(match[1], match[0]), text)
+
+
+def with_values(variables: Mapping[str, str], known: dict[str, str]) -> dict[str, str]:
+    """Variables beside those that are known; as Kubernetes does it, one may use those above it."""
+    for name, value in variables.items():
+        known[name] = expanded(value, known)
+    return known
+
+
+SECTIONS = frozenset(
+    {"info", "hardware", "hardware.distributed", "env", "ml", "ml.script", "data", "output", "custom_params", "server",
+     "server.hardware", "server.env", "server.env.readiness_probe", "server.output"}
+)  # fmt: skip
+SINGLE_RUN = "single_run"
+_GPU_FAMILY = re.compile(r"^[gp]\d")
+_VARIABLE = re.compile(r"[A-Za-z_][-A-Za-z0-9_.]*")
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_SOURCE_KEYS = ("src", "uri", "path", "id", "md5")
+_METRIC_KEYS = ("name", "units", "pattern")
+T = TypeVar("T")
+
+
+class Descriptor(ForeignDocument):
+    """One descriptor while it is read."""
+
+    name = "descriptor"
+
+    def read(self, path: str, parse: Callable[[Any], T]) -> T | None:
+        """One value, checked; None where there is none or it is wrong."""
+        return self.fields.read(path, parse)
+
+    def needed(self, path: str, parse: Callable[[Any], T]) -> T | None:
+        """One value that must be there."""
+        if not self.fields.given([path]):
+            self.fields.wrong(path, "it is needed")
+        return self.fields.read(path, parse)
+
+    def words(self, path: str, command: str, known: Mapping[str, str]) -> list[str]:
+        """The words of a command, with the values of variables that it names by `$(NAME)`."""
+        try:
+            found = [expanded(word, known) for word in split_words(command)]
+        except ValueError as broken:
+            self.fields.wrong(path, f"cannot be split into words: {broken}")
+            return []
+        if found and not found[0].strip():
+            self.fields.wrong(path, f"{shown(command)} begins with an empty word")
+        return found
+
+    def as_written(self, words: list[str]) -> JsonValue:
+        """Words as a person would write them: in one line where that means the same, else as a list."""
+        joined = " ".join(words)
+        try:
+            return joined if split_words(joined) == tuple(words) else [*words]
+        except ValueError:  # a quote inside a word
+            return [*words]
+
+    def instance(self, path: str) -> Instance | None:
+        """The type of machine that a field names; a type that no table has is said."""
+        name = self.needed(path, label_value)
+        found = None if name is None else find_instance(name)
+        if name is None or found is not None:
+            return found
+        if _GPU_FAMILY.match(name):
+            self.fields.wrong(
+                path,
+                f"{shown(name)} is in no table, so that its GPUs are not known; add it to a table "
+                f"of yours, which {VARIABLE} names",
+            )
+        else:
+            self.say(path, f"no table has it, so that needs asks for nothing; {VARIABLE} names a table of yours")
+        return None
+
+    def sources(self, path: str) -> list[JsonValue]:
+        """Files to fetch, as `fetch` of a benchmark file lists them."""
+        made: list[JsonValue] = []
+        for at, table in self._tables(path, _SOURCE_KEYS):
+            src = table.get("src", table.get("uri"))
+            if table.get("id") is not None:
+                self.remarks.append(f"{at}.id is {shown(table['id'])}: files are kept by their address and digest")
+            one = {"src": src, "path": table.get("path"), "md5": table.get("md5")}
+            kept = {name: value for name, value in one.items() if value is not None}
+            try:
+                Fetch.model_validate(kept)
+            except ValidationError as wrong:
+                for error in wrong.errors():
+                    name = str(error["loc"][0]) if error["loc"] else "src"
+                    said = "it is needed" if error["type"] == "missing" else error["msg"].removeprefix("Value error, ")
+                    self.fields.wrong(f"{at}.{name}", said)
+                continue
+            made.append(kept)
+        return made
+
+    def metrics(self, path: str, service: str | None = None, strategy: str = "inference") -> list[JsonValue]:
+        """Metrics found by patterns, as `target.metrics` lists them; a server has some with `inference` alone.
+
+        Args:
+            service: whose output they are about, where it is not the command's own.
+        """
+        if service is not None and strategy != "inference":
+            return []
+        made: list[JsonValue] = []
+        tables = self._tables(path, _METRIC_KEYS)
+        try:
+            check_patterns(str(table.get("pattern", "")) for _, table in tables)
+        except ValueError as problem:
+            self.fields.wrong(path, str(problem))
+            return []
+        for at, table in tables:
+            name, pattern = self._text(at, table, "name"), self._text(at, table, "pattern")
+            units = self._text(at, table, "units")
+            if name is None or pattern is None:
+                continue
+            self._check_pattern(f"{at}.pattern", pattern)
+            clean = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+            clean = clean if METRIC_NAME.match(clean) else f"_{clean}"
+            if clean != name:
+                self.remarks.append(f"{at}.name is {shown(name)}: the metric is called {clean}")
+            one: dict[str, JsonValue] = {"name": clean, "unit": units or "", "pattern": pattern}
+            made.append(one if service is None else {**one, "service": service})
+        return made
+
+    def _check_pattern(self, at: str, pattern: str) -> None:
+        try:
+            groups = compiled(pattern).groups
+        except ValueError as problem:
+            self.fields.wrong(at, f"{shown(pattern)} is no regular expression: {problem}")
+            return
+        if groups == 0:
+            self.fields.wrong(at, f"{shown(pattern)} has no group; put the number in parentheses")
+
+    def _text(self, at: str, table: Mapping[str, Any], name: str) -> str | None:
+        if table.get(name) is None:
+            self.fields.wrong(f"{at}.{name}", "it is needed")
+            return None
+        try:
+            return text(table[name])
+        except ValueError as problem:
+            self.fields.wrong(f"{at}.{name}", str(problem))
+            return None
+
+    def _tables(self, path: str, known: tuple[str, ...]) -> list[tuple[str, Mapping[str, Any]]]:
+        """The tables of a list, with the path of each; what is no table is wrong, and unknown keys are said."""
+        found = self.fields.read(path, _list) or []
+        tables = []
+        for index, table in enumerate(found):
+            at = f"{path}[{index}]"
+            if not isinstance(table, Mapping):
+                self.fields.wrong(at, f"a table with keys is needed here, not {shown(table)}")
+                continue
+            self.remarks += [
+                f"{at}.{key} is {shown(value)}: no field of a descriptor that is known; left out"
+                for key, value in table.items()
+                if key not in known
+            ]
+            tables.append((at, table))
+        return tables
+
+
+def cron(value: object) -> str | None:
+    """Read when a descriptor runs again: a cron expression; None for a single run."""
+    if value == SINGLE_RUN:
+        return None
+    # A question mark is how some of their tools write "any".
+    fields = re.sub(r"(?<=\s)\?(?=\s|$)|^\?(?=\s)", "*", line(500)(value))
+    try:
+        Schedule.model_validate({"cron": fields})
+    except ValidationError as wrong:
+        said = wrong.errors()[0]["msg"].removeprefix("Value error, ")
+        raise ValueError(f"{shown(value)} is neither {SINGLE_RUN} nor a schedule: {said}") from None
+    return fields
+
+
+def flag(value: object) -> bool:
+    """Read yes or no."""
+    if not isinstance(value, bool):
+        raise ValueError(f"must be true or false, not {shown(value)}")  # noqa: TRY004  (the readers raise ValueError)
+    return value
+
+
+def ports(value: object) -> list[int]:
+    """Read a list of ports."""
+    if not isinstance(value, list) or not value:
+        raise ValueError(f"must be a list with at least one port, not {shown(value)}")
+    return [whole(1, 65_535)(one) for one in value]
+
+
+def scalars(value: object) -> dict[str, str]:
+    """Read a table of texts; numbers and flags are taken as they are written."""
+    if not isinstance(value, Mapping):
+        raise ValueError(f"a table with keys is needed here, not {shown(value)}")  # noqa: TRY004
+    found = {}
+    for key, one in value.items():
+        if not isinstance(one, str | int | float):
+            raise ValueError(f"{key} must be text, not {shown(one)}")  # noqa: TRY004
+        found[str(key)] = str(one).lower() if isinstance(one, bool) else text(str(one))
+    return found
+
+
+def variables(value: object) -> dict[str, str]:
+    """Read a table of environment variables."""
+    found = scalars(value)
+    for name in found:
+        if not _VARIABLE.fullmatch(name):
+            raise ValueError(f"{shown(name)} is no name for an environment variable")
+    return found
+
+
+def label_value(value: object) -> str:
+    """Read what can be the value of a label of a node."""
+    if not isinstance(value, str) or not _LABEL_VALUE.fullmatch(value):
+        raise ValueError(f"must be a name of letters, digits, - _ and ., at most 63 of them, not {shown(value)}")
+    return value
+
+
+def _list(value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"must be a list of tables, not {shown(value)}")  # noqa: TRY004
+    return value
+
+
+TYPE_LABEL = "node.kubernetes.io/instance-type"
+ZONE_LABEL, ZONE_ID_LABEL = "topology.kubernetes.io/zone", "topology.k8s.aws/zone-id"
+# Their pods asked for nothing but GPUs, and had their node to themselves; a node never has all that its type has.
+_MODEST: dict[str, JsonValue] = {"cpus": 0.1, "memory": "128MiB", "limits": "none"}
+# What a node gives where nobody asks for more.
+_LITTLE_SHM = "64MiB"
+NODES, PROCESSES, MOST_NODES = 2, "1", 1024
+_SSHD = "/usr/sbin/sshd -D"
+_LAUNCHER = (
+    "theirs ran the command once, on a launcher that reached the other nodes by kubectl; here the first pod runs it "
+    f"and reaches the others by ssh, so that the image needs {_SSHD.split()[0]}. For a command that each pod runs "
+    "(torchrun) set place.kubernetes.distributed={pods: …, launch: each}"
+)
+
+
+def cluster_of(it: Descriptor, strategy: str, instance: Instance | None, server: str) -> dict[str, JsonValue]:
+    """The section `place.kubernetes` of a descriptor; a strategy is single_node, inference or horovod."""
+    made: dict[str, JsonValue] = {"node_selector": {**_type(it, "hardware.instance_type"), **_zone(it)}, **_MODEST}
+    shared = _shared_memory(it, "env.extended_shm")
+    if shared:
+        made["shm"] = "unlimited"
+    privileged = it.read("env.privileged", flag) or False
+    if privileged:
+        made["privileged"] = True
+    if strategy == "inference":
+        made["each"] = {server: _server(it, shared=shared, privileged=privileged)}
+    if strategy == "horovod":
+        made["distributed"] = _distributed(it, instance)
+        it.remarks.append(_LAUNCHER)
+    else:
+        for name in ("num_instances", "processes_per_instance"):
+            if it.fields.given([f"hardware.distributed.{name}"]):
+                it.say(f"hardware.distributed.{name}", 'it belongs to strategy = "horovod"; left out')
+    return made
+
+
+def _type(it: Descriptor, path: str) -> dict[str, JsonValue]:
+    name = it.read(path, label_value)
+    return {} if name is None else {TYPE_LABEL: name}
+
+
+def _zone(it: Descriptor) -> dict[str, JsonValue]:
+    zone = it.read("hardware.availability_zone", label_value)
+    by_id = it.read("hardware.aws_zone_id", label_value)
+    if zone is not None and by_id is not None:
+        it.say("hardware.aws_zone_id", "hardware.availability_zone says it too, and holds")
+    if zone is not None:
+        return {ZONE_LABEL: zone}
+    if by_id is None:
+        return {}
+    it.say(
+        "hardware.aws_zone_id",
+        f"its nodes must carry the label {ZONE_ID_LABEL}; where they do not, take it out of "
+        "place.kubernetes.node_selector",
+    )
+    return {ZONE_ID_LABEL: by_id}
+
+
+def _shared_memory(it: Descriptor, path: str) -> bool:
+    asked = it.read(path, flag)
+    return True if asked is None else asked
+
+
+def _server(it: Descriptor, *, shared: bool, privileged: bool) -> dict[str, JsonValue]:
+    """The options of the server's pod; what is the same as the client's is left out."""
+    made: dict[str, JsonValue] = {"node_selector": _type(it, "server.hardware.instance_type"), "one_per_node": True}
+    own = _shared_memory(it, "server.env.extended_shm")
+    if own != shared:
+        made["shm"] = "unlimited" if own else _LITTLE_SHM
+    rights = it.read("server.env.privileged", flag) or False
+    if rights != privileged:
+        made["privileged"] = rights
+    return made
+
+
+def _distributed(it: Descriptor, instance: Instance | None) -> dict[str, JsonValue]:
+    pods = it.read("hardware.distributed.num_instances", whole(2, MOST_NODES)) or NODES
+    ranks = it.read("hardware.distributed.processes_per_instance", _processes) or int(PROCESSES)
+    if ranks == "gpus" and instance is not None and not instance.gpus:
+        it.fields.wrong("hardware.distributed.processes_per_instance", f"is gpus, and {instance.name} has none")
+    return {"pods": pods, "ranks": ranks, "launch": "first", "others": _SSHD}
+
+
+def _processes(value: Any) -> int | str:  # noqa: ANN401  (whatever the document holds)
+    if value == "gpus":
+        return "gpus"
+    try:
+        return whole(1, 1024)(value)
+    except ValueError:
+        raise ValueError(f"must be a number of processes or gpus, not {shown(value)}") from None
