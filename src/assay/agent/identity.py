@@ -17,7 +17,7 @@ from pathlib import Path
 
 from assay.errors import UsageError
 from assay.files import write_whole
-from assay.place.fleet.transport import is_loopback
+from assay.http import is_loopback_url
 
 MIN_FREE = 200_000_000
 CACHE_BYTES = 20 * 2**30
@@ -73,7 +73,7 @@ class AgentSettings:
     @property
     def url_policy(self) -> str:
         """Which addresses jobs may connect to: public ones, and this machine where the server is on it."""
-        words = ["public", *(["loopback"] if self.allow_private_urls or is_loopback(self.server) else [])]
+        words = ["public", *(["loopback"] if self.allow_private_urls or is_loopback_url(self.server) else [])]
         return ",".join([*words, *(["private"] if self.allow_private_urls else [])])
 
 

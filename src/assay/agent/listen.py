@@ -23,7 +23,8 @@ from assay.agent.spool import Spool
 from assay.documents import to_plain
 from assay.errors import AssayError, UsageError
 from assay.files import write_whole
-from assay.place.fleet.transport import is_loopback, server_url
+from assay.http import is_loopback_url
+from assay.place.fleet.transport import server_url
 
 _log = logging.getLogger("assay.agent")
 _MAX_BODY = 64 * 1024
@@ -236,7 +237,7 @@ class _Requests(BaseHTTPRequestHandler):
             return
         host = f"http://{self.headers.get('host', '')}"
         try:
-            near = urlsplit(host).port != 0 and is_loopback(host)  # reading the port checks it
+            near = urlsplit(host).port != 0 and is_loopback_url(host)  # reading the port checks it
         except ValueError:
             raise HttpAnswer.refusal(400, "host", "the Host header cannot be read") from None
         if not near:

@@ -86,11 +86,11 @@ class RedisOptions:
         import os
 
         from assay.agent.identity import RedisAddress
-        from assay.place.fleet.client import is_loopback
+        from assay.http import is_loopback, is_loopback_url
 
         if self.redis_host is None:
             return None
-        if is_loopback(f"http://{self.redis_host}") and not is_loopback(server):
+        if is_loopback(self.redis_host) and not is_loopback_url(server):
             typer.echo(f"warning: Redis is looked for on this machine, although the server is {server}", err=True)
         password = os.environ.get(self.redis_password_env) if self.redis_password_env else None
         return RedisAddress(self.redis_host, self.redis_port, password)

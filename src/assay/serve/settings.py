@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import socket
 from pathlib import Path
@@ -15,6 +14,7 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
 from assay.errors import Problem, SpecError, UsageError
+from assay.http import is_loopback
 from assay.place.leasing import LeasePolicy
 from assay.spec.source import read
 from assay.store.objects.files import parse_place
@@ -192,15 +192,6 @@ class ServerSettings(BaseSettings):
         if self.database_url is None:
             return "SQLite"
         return make_url(self.database_url.get_secret_value()).render_as_string(hide_password=True)
-
-
-def is_loopback(host: str) -> bool:
-    if host.lower() in ("localhost", "localhost.localdomain"):
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def read_settings(config: Path | None = None, **flags: object) -> ServerSettings:

@@ -3,7 +3,8 @@
 import pytest
 
 from assay.errors import UsageError
-from assay.serve.settings import ServerSettings, is_loopback, read_settings
+from assay.http import is_loopback
+from assay.serve.settings import ServerSettings, read_settings
 
 
 def test_flags_win_over_the_environment_and_that_over_the_file(write, monkeypatch):

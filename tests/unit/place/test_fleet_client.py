@@ -9,7 +9,8 @@ import pytest
 
 from assay.clock import SystemClock
 from assay.errors import MeasureError, UsageError
-from assay.place.fleet.client import AwayError, FleetClient, RefusedError, is_loopback, read_token, server_url
+from assay.http import is_loopback_url
+from assay.place.fleet.client import AwayError, FleetClient, RefusedError, read_token, server_url
 from assay.place.fleet.protocol import Enrolment, Heartbeat, LeaseRequest, Progress, Release
 from assay.place.fleet.transport import back_off_s, shown
 from assay.place.needs import Profile
@@ -75,7 +76,7 @@ def test_an_address_is_shown_without_its_secrets():
      ("http://localhost.evil.com", False), ("http://127.0.0.1.evil.com", False)],
 )  # fmt: skip
 def test_loopback_is_told_from_its_look_alikes(url, here):
-    assert is_loopback(url) is here
+    assert is_loopback_url(url) is here
 
 
 def test_tokens_come_from_files_and_the_environment(tmp_path, monkeypatch):

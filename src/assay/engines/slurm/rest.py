@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from assay.engines.slurm import rest_documents as documents
 from assay.engines.slurm.scheduler import BatchState, ClusterFacts, Dependency, is_final
 from assay.errors import MeasureError
+from assay.http import failure_words, http_client
 
 if TYPE_CHECKING:
     import httpx
@@ -170,7 +171,7 @@ class Rest:
             document = answer.json()
         except httpx.HTTPError as problem:
             raise MeasureError(
-                f"slurmrestd does not answer: {problem or type(problem).__name__}",
+                f"slurmrestd does not answer: {failure_words(problem)}",
                 code="slurm-silent",
                 at=self.url,
                 try_="see whether it runs, and whether its address is right",
@@ -198,6 +199,6 @@ class Rest:
         headers = {"X-SLURM-USER-NAME": self.user, "X-SLURM-USER-TOKEN": self.token} if self.token else {}
         if self.url.startswith("unix:"):
             socket = httpx.HTTPTransport(uds=self.url.removeprefix("unix:"))
-            return httpx.Client(transport=socket, base_url="http://slurm", headers=headers, timeout=self.patience_s)
+            return http_client("http://slurm", timeout_s=self.patience_s, headers=headers, transport=socket)
         # A proxy of the site has no business between a login node and its controller.
-        return httpx.Client(base_url=self.url, headers=headers, timeout=self.patience_s, trust_env=False)
+        return http_client(self.url, timeout_s=self.patience_s, headers=headers)

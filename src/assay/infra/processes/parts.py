@@ -8,8 +8,13 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from assay.http import http_client
 from assay.infra.record import Keys, token_file, url_of
+
+if TYPE_CHECKING:
+    import httpx
 
 RECORD = "processes.json"
 STORES = ("postgresql", "redis", "prometheus")
@@ -200,23 +205,24 @@ def asked_whether(ask: Callable[[], str | None], keys: Keys) -> str | None:
         return text
 
 
+def _get(url: str, headers: Mapping[str, str] | None = None) -> httpx.Response:
+    with http_client(timeout_s=_TIMEOUT_S) as client:
+        return client.get(url, headers=headers)
+
+
 def page(url: str) -> str | None:
     """None if a page answers well, else what it answers."""
-    import httpx
-
-    answer = httpx.get(url, timeout=_TIMEOUT_S, trust_env=False)
+    answer = _get(url)
     return None if answer.is_success else f"{answer.status_code} {answer.text[:200]}".strip()
 
 
 def server(url: str, token: str) -> str | None:
     """None if the server of a system is ready, else why not: it is closed to strangers, and knows its own token."""
-    import httpx
-
     if late := page(f"{url}/api/v1/ready"):
         return late
     agents = f"{url}/api/v1/agents?limit=1"
     for who in ({}, {"authorization": f"Bearer {token}"}):
-        answer = httpx.get(agents, headers=who, timeout=_TIMEOUT_S, trust_env=False)
+        answer = _get(agents, who)
         # Whoever begins at the same moment may get the port first, and be well himself.
         if answer.is_success is not bool(who):
             return f"another server than this system's answers at {url}"
@@ -225,10 +231,8 @@ def server(url: str, token: str) -> str | None:
 
 def agent(server_url: str, token: str, tag: str) -> str | None:
     """None if the agent with a tag is known to its server and healthy, else how it is."""
-    import httpx
-
     url, who = f"{server_url}/api/v1/agents?limit=200", {"authorization": f"Bearer {token}"}
-    answer = httpx.get(url, headers=who, timeout=_TIMEOUT_S, trust_env=False)
+    answer = _get(url, who)
     if not answer.is_success:
         return f"the server does not tell: {answer.status_code}"
     for record in answer.json()["items"]:

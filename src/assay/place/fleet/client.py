@@ -38,7 +38,6 @@ from assay.place.fleet.transport import (
     NotAssayError,
     RefusedError,
     Transport,
-    is_loopback,
     server_url,
 )
 
@@ -48,7 +47,6 @@ __all__ = [
     "FleetClient",
     "NotAssayError",
     "RefusedError",
-    "is_loopback",
     "read_token",
     "server_url",
 ]

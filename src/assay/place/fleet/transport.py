@@ -9,7 +9,6 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
@@ -18,6 +17,7 @@ import httpx
 
 from assay.clock import SYSTEM_CLOCK, Clock
 from assay.errors import MeasureError, Problem, UsageError
+from assay.http import failure_words, http_client
 
 AWAY = "server-away"
 NOT_ASSAY = "not-assay"
@@ -55,17 +55,6 @@ class NotAssayError(AwayError):
 
 
 E = TypeVar("E", RefusedError, AwayError)
-
-
-def is_loopback(url: str) -> bool:
-    """Whether a URL names this very machine."""
-    host = urlsplit(url).hostname or ""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def server_url(text: str) -> str:
@@ -114,13 +103,13 @@ class Transport:
         self._timeout_s = timeout_s
         self._clock = clock
         self._pause = pause
-        self._client = httpx.Client(
-            base_url=self.url + BASE,
+        self._client = http_client(
+            self.url + BASE,
+            timeout_s=timeout_s,
+            connect_s=min(_CONNECT_S, timeout_s),
+            proxies=True,
             headers={"authorization": f"Bearer {token}"} if token else {},
             verify=_trust(self.url, ca, verify=verify),
-            timeout=_timeout(timeout_s),
-            follow_redirects=False,  # the token is for this server alone
-            trust_env=not is_loopback(self.url),  # a proxy does not know our loopback
             limits=httpx.Limits(keepalive_expiry=_KEEP_S),
         )
 
@@ -222,7 +211,7 @@ class Transport:
         raise _error(AwayError, problems, status) if status >= 500 else _error(RefusedError, problems, status)
 
     def _away(self, problem: httpx.HTTPError) -> AwayError:
-        said = " ".join(str(problem).split()) or type(problem).__name__
+        said = failure_words(problem)
         tip = "check the address, that the server runs, and the network"
         if "CERTIFICATE_VERIFY_FAILED" in said:
             tip = "name the certificate of the server's authority with --ca"

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import httpx
 
+from assay.http import failure_words, http_client
 from assay.run.apis.contract import wire_path
 
 _PATIENCE_S = 5.0
@@ -26,9 +27,10 @@ def listed_models(endpoint: str, *, patience_s: float = _PATIENCE_S) -> Models:
     try:
         parts = urlsplit(endpoint)
         url = urlunsplit((parts.scheme, parts.netloc, wire_path(parts.path, "/v1/models"), "", ""))
-        answer = httpx.get(url, timeout=patience_s, follow_redirects=False)
+        with http_client(timeout_s=patience_s, proxies=True) as client:
+            answer = client.get(url)
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as problem:
-        return Models((), " ".join(str(problem).split()) or type(problem).__name__)
+        return Models((), failure_words(problem))
     if answer.status_code != 200 or len(answer.content) > _MOST_BYTES:
         return Models((), f"GET {answer.request.url.path} was answered with {answer.status_code}")
     try:

@@ -17,6 +17,7 @@ from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 import httpx
 
 from assay.errors import MeasureError
+from assay.http import http_client
 from assay.run.models.sources import CacheEntry, CacheNotes, Validator, file_digest, mismatch
 from assay.run.policy import UrlPolicy, checked_transport
 from assay.units import show_bytes
@@ -193,7 +194,7 @@ Progress = Callable[[int, int | None], None]
 TRIES = 4  # in a row without a single new byte
 _MAX_TRIES = 100  # in all, for a line that drops again and again but moves on
 _MAX_WAIT_S = 30.0
-_TIMEOUT = httpx.Timeout(30.0, connect=10.0)
+_SILENT_S, _CONNECT_S = 30.0, 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,11 +289,10 @@ class Fetcher:
 
     def _client(self) -> httpx.Client:
         if self.policy.anything:
-            return httpx.Client(timeout=_TIMEOUT, follow_redirects=False)
+            return http_client(timeout_s=_SILENT_S, connect_s=_CONNECT_S, proxies=True)
         # A proxy from the environment would connect for us, to wherever it likes.
-        return httpx.Client(
-            timeout=_TIMEOUT, follow_redirects=False, trust_env=False, transport=checked_transport(self.policy)
-        )
+        transport = checked_transport(self.policy)
+        return http_client(timeout_s=_SILENT_S, connect_s=_CONNECT_S, transport=transport)
 
     def _accept(self, entry: CacheEntry, url: str, expected: str | None, validator: Validator) -> None:
         """Verify the unfinished file and make it the finished one."""

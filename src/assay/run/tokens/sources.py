@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import MeasureError
+from assay.http import failure_words, http_client
 from assay.run.tokens import SERVER, Tokenizer
 
 if TYPE_CHECKING:
@@ -264,16 +265,12 @@ def server_tokenizer(
     Returns:
         The tokenizer, or None where the server offers none that is known here.
     """
-    import httpx
-
     from assay.run.models.transport import client_options
 
-    # No proxy of the environment sees the prompts, and a redirect would send the key elsewhere.
-    client = httpx.Client(
+    client = http_client(
+        timeout_s=_ANSWER_S,
+        connect_s=_CONNECT_S,
         headers=dict(headers),
-        timeout=httpx.Timeout(_ANSWER_S, connect=_CONNECT_S),
-        follow_redirects=False,
-        trust_env=False,
         **client_options(base_url, verify=verify, proxy=proxy, own=own),
     )
     for root in _roots(base_url):
@@ -359,7 +356,7 @@ class _Server:
             response = self._client.post(url, json=body)
             answer = response.json() if response.status_code == httpx.codes.OK else None
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as problem:
-            raise _failed(url, str(problem) or type(problem).__name__) from None
+            raise _failed(url, failure_words(problem)) from None
         if not isinstance(answer, dict):
             raise _failed(url, f"it answered with status {response.status_code} and {response.text[:200]!r}")
         return answer

@@ -12,8 +12,8 @@ from anyio.lowlevel import RunVar
 from fastapi import Depends, Header, Path, Query, Request, Response
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from assay.http import is_loopback
 from assay.place.fleet.protocol import AGENT_KEY
-from assay.serve.settings import is_loopback
 from assay.serve.state import Principal, ServerState, server_of, state_of
 from assay.serve.web.problems import RequestProblem, Unavailable
 from assay.store.listing import JobFilter

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from assay.errors import MeasureError
+from assay.http import failure_words, http_client
 from assay.run import window
 from assay.run.load.http.driver import Repeat
 from assay.run.load.http.origin import Origin
@@ -55,7 +56,7 @@ class JsonClient:
         try:
             verify = _verify(tls or Tls(), base)
             options = client_options(self.url, verify=verify, proxy=proxy, own=own)
-            self._client = httpx.Client(headers=self.headers, timeout=timeout_s, trust_env=False, **options)
+            self._client = http_client(timeout_s=timeout_s, headers=self.headers, **options)
         except (OSError, ssl.SSLError, ValueError) as problem:
             message = f"cannot prepare a connection to {self.url}: {problem}"
             try_ = "check target.tls and target.proxy"
@@ -97,7 +98,7 @@ class JsonClient:
             try_ = "raise target.timeout, or look at what the server does"
             raise MeasureError(message, code="timeout", at="target", try_=try_) from None
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as problem:
-            message = f"{self.name} at {self.url} cannot be reached: {problem or type(problem).__name__}"
+            message = f"{self.name} at {self.url} cannot be reached: {failure_words(problem)}"
             try_ = "check the address and that the server runs, or start it under services"
             raise MeasureError(message, code="unreachable", at="target", try_=try_) from None
 
