@@ -6,6 +6,9 @@ folders that share something expensive, such as a Slurm cluster or a browser wit
 
 from __future__ import annotations
 
+import os
+import sys
+
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
@@ -52,6 +55,13 @@ def group_of(nodeid: str) -> str:
     """The group of a test: that of its folder where it shares something expensive, itself, or else its file."""
     shared = next((group for start, group in SHARED.items() if nodeid.startswith(start)), None)
     return shared or (nodeid if nodeid.startswith(ALONE) else nodeid.partition("::")[0])
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Name a failure when it happens: the summary of all comes a quarter of an hour later."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        sys.stdout.write(f"\nFAILED {report.nodeid} ({report.when})\n")
+        sys.stdout.flush()
 
 
 @pytest.hookimpl(optionalhook=True)
