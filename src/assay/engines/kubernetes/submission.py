@@ -16,9 +16,9 @@ from functools import cached_property
 from pydantic import JsonValue
 
 from assay.engines.kubernetes.client.api import FORBIDDEN, SILENT, Api, Document, Kind, metadata, name_of, uid_of
-from assay.engines.kubernetes.draft import digests_of, program_files
 from assay.engines.kubernetes.failures import lost_node
 from assay.engines.kubernetes.folder import KubernetesCampaign, PodFolder
+from assay.engines.kubernetes.inputs import digests_of, program_files
 from assay.engines.kubernetes.objects import names
 from assay.engines.kubernetes.objects.manifests import (
     JobSubmission,
