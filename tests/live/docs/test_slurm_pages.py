@@ -26,7 +26,7 @@ def codes_in(text: str, pattern: str) -> set[str]:
 def test_every_reason_why_a_job_failed_is_explained_and_exists() -> None:
     told = codes_in(page("use-a-slurm-cluster"), r"\| (?:`slurm-[a-z-]+`(?:, )?)+")
     named = {code for row in told for code in re.findall(r"slurm-[a-z-]+", row)}
-    made = codes_in((SOURCES / "states.py").read_text(encoding="utf-8"), r'"(slurm-[a-z-]+)"')
+    made = codes_in((SOURCES / "scheduler.py").read_text(encoding="utf-8"), r'"(slurm-[a-z-]+)"')
     anywhere = {
         code
         for path in SOURCES.glob("*.py")
