@@ -64,9 +64,9 @@ class SpecError(UsageError):
 
     @classmethod
     def of(cls, problems: Iterable[Problem]) -> SpecError:
-        found = tuple(problems)
-        error = cls(found[0].message)
-        error.problems = found
+        collected = tuple(problems)
+        error = cls(collected[0].message)
+        error.problems = collected
         return error
 
 

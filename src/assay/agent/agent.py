@@ -162,8 +162,8 @@ class Agent:
         heartbeat = HeartbeatLoop(self._client, self.leases, enrolled, self.enrol, self._ended, self._clock)
         inputs = InputCache(settings.state / "inputs", self._client, settings.cache_bytes)
         # By these a price of the benchmark file is found.
-        known = {**settings.labels, **({"name": settings.name} if settings.name else {})}
-        labels = ",".join(f"{label}={value}" for label, value in known.items())
+        price_labels = {**settings.labels, **({"name": settings.name} if settings.name else {})}
+        labels = ",".join(f"{label}={value}" for label, value in price_labels.items())
         environment = {
             "ASSAY_URL_POLICY": settings.url_policy,
             "ASSAY_LABELS": labels,

@@ -113,13 +113,13 @@ class InputCache:
         self._lock = threading.Lock()
 
     def put(self, file: JobFile, to: Path, *, own: bool) -> None:
-        kept = self._folder / file.sha256
+        cached = self._folder / file.sha256
         with self._lock:
-            if not _is_sound(kept, file):
+            if not _is_sound(cached, file):
                 self._make_room(file.size_bytes)
-                self._client.download(file.sha256, kept)
-            os.utime(kept)  # used now
-            _place(kept, to, own=own)
+                self._client.download(file.sha256, cached)
+            os.utime(cached)  # used now
+            _place(cached, to, own=own)
 
     def empty(self) -> None:
         with self._lock:
@@ -127,9 +127,9 @@ class InputCache:
 
     def _make_room(self, needed: int) -> None:
         with suppress(OSError):
-            kept = sorted(self._folder.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+            paths = sorted(self._folder.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
             total = needed
-            for path in kept:
+            for path in paths:
                 total += path.stat().st_size
                 if total > self._max_bytes:
                     path.unlink(missing_ok=True)
@@ -139,8 +139,8 @@ def _is_sound(path: Path, file: JobFile) -> bool:
     try:
         if path.stat().st_size != file.size_bytes:
             return False
-        with path.open("rb") as kept:
-            return hashlib.file_digest(kept, "sha256").hexdigest() == file.sha256
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256
     except OSError:
         return False
 
@@ -366,6 +366,6 @@ def _in_words(code: int) -> str:
         return f"exit code {code}"
     import signal
 
-    known = {number.value: number.name for number in signal.Signals}
-    name = known.get(-code, f"signal {-code}")
+    signals = {number.value: number.name for number in signal.Signals}
+    name = signals.get(-code, f"signal {-code}")
     return f"killed by {name}, perhaps for lack of memory" if name == "SIGKILL" else f"killed by {name}"

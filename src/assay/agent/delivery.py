@@ -69,8 +69,8 @@ class Delivery:
 
     def give_back(self, entry: SpoolEntry, release: Release) -> None:
         """Give a lease back, also across a crash of the agent where the disk has room to say so."""
-        kept = self._spool.give_back(entry, release)
-        self.put(entry, None if kept else release)
+        noted = self._spool.give_back(entry, release)
+        self.put(entry, None if noted else release)
 
     def waiting(self) -> list[SpoolEntry]:
         with self._lock:
@@ -80,7 +80,7 @@ class Delivery:
         """Wait until an attempt is delivered, or the server turns out to be away."""
         with self._lock:
             self._lock.wait_for(
-                lambda: self._failures > 0 or all(one.entry != entry for one in self._parcels), timeout_s
+                lambda: self._failures > 0 or all(parcel.entry != entry for parcel in self._parcels), timeout_s
             )
 
     def _run(self) -> None:

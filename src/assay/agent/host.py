@@ -69,10 +69,10 @@ def examine_host() -> HostFacts:
     from assay.spec.section import compute_unit
 
     profile = local_profile()
-    found = {compute_unit(device): None for offered_profile in profile.devices.values() for device in offered_profile}
+    units = {compute_unit(device): None for offered_profile in profile.devices.values() for device in offered_profile}
     labels = {"arch": str(machine().get("architecture", "")), **profile.labels}
     shown = replace(profile, labels=labels, commands=False)
-    return HostFacts(sys.platform, machine(), tuple(found), shown, __version__, dict(profile.runtimes))
+    return HostFacts(sys.platform, machine(), tuple(units), shown, __version__, dict(profile.runtimes))
 
 
 def offered_profile(facts: HostFacts, settings: AgentSettings) -> Profile:
@@ -80,8 +80,8 @@ def offered_profile(facts: HostFacts, settings: AgentSettings) -> Profile:
     profile = facts.profile
     kinds = {split_index(device)[0] for device in settings.devices}
     devices = {
-        runtime: {name: proof for name, proof in found.items() if not kinds or name in kinds}
-        for runtime, found in profile.devices.items()
+        runtime: {name: proof for name, proof in proofs.items() if not kinds or name in kinds}
+        for runtime, proofs in profile.devices.items()
     }
     return replace(
         profile,
@@ -218,10 +218,10 @@ def _onnxruntime() -> str:
     from assay.errors import MeasureError
     from assay.run.onnx_devices import available_devices
 
-    found = available_devices()
-    if not found:
+    devices = available_devices()
+    if not devices:
         raise MeasureError("ONNX Runtime cannot be used here", code="runtime", try_="pip install 'assay-bench[onnx]'")
-    return ", ".join(f"{device} ({provider})" for device, provider in found.items())
+    return ", ".join(f"{device} ({provider})" for device, provider in devices.items())
 
 
 def _redis_package() -> str:

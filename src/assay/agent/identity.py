@@ -140,8 +140,8 @@ def _overwrite(begin: int, end: int, secrets: Iterable[bytes]) -> None:
     """Overwrite what is a secret as a whole: a word, or what follows the `=` of a variable or an option."""
     content = b"\0" + ctypes.string_at(begin, end - begin) + b"\0"
     for secret in secrets:
-        for found in re.finditer(rb"(?<=[=\0])" + re.escape(secret) + rb"(?=\0)", content):
-            ctypes.memset(begin + found.start() - 1, ord("*"), len(secret))
+        for match in re.finditer(rb"(?<=[=\0])" + re.escape(secret) + rb"(?=\0)", content):
+            ctypes.memset(begin + match.start() - 1, ord("*"), len(secret))
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,25 +197,25 @@ def identity(folder: Path, machine: str) -> Identity:
     A file that is damaged or lost is made again from its copy. A folder that was copied with a disk image names the
     machine it came from; there it stays, and this machine gets an identity of its own.
     """
-    found = _found(folder / _FILE, folder / _COPY, machine)
-    plain = Identity(found.id, found.machine)
+    identity = _found(folder / _FILE, folder / _COPY, machine)
+    plain = Identity(identity.id, identity.machine)
     if _read(folder / _COPY) != plain:
         with suppress(OSError):  # a copy is no reason not to work
             write_whole(folder / _COPY, _document(plain))
-    return found
+    return identity
 
 
 def _found(path: Path, copy: Path, machine: str) -> Identity:
-    known, kept = _read(path), _read(copy)
-    if known is not None and known.machine == machine:
-        return known
-    if known is not None:
+    stored, backup = _read(path), _read(copy)
+    if stored is not None and stored.machine == machine:
+        return stored
+    if stored is not None:
         made = Identity(secrets.token_hex(16), machine)
         write_whole(path, _document(made))
         return replace(made, note="the state folder comes from another machine; this one got a new identity")
-    if kept is not None and kept.machine == machine:
-        write_whole(path, _document(kept))
-        return replace(kept, note="the identity file was damaged or lost; its copy was used")
+    if backup is not None and backup.machine == machine:
+        write_whole(path, _document(backup))
+        return replace(backup, note="the identity file was damaged or lost; its copy was used")
     return _create(path, machine)
 
 
@@ -228,9 +228,9 @@ def _create(path: Path, machine: str) -> Identity:
     try:
         os.link(fresh, path)  # fails where the file is there, unlike a rename; and it is whole from the start
     except FileExistsError:
-        found = _read(path)
-        if found is not None:
-            return found
+        existing = _read(path)
+        if existing is not None:
+            return existing
         fresh.replace(path)  # it is there and cannot be read: damaged
         return replace(made, note="the identity file was damaged; a new identity was made")
     except OSError:  # a file system without links

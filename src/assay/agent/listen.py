@@ -63,8 +63,8 @@ class EnrolmentPost:
     def resume(self) -> None:
         """Work again for the server of last time, if there was one."""
         try:
-            known = json.loads((self._settings.state / _SERVER_FILE).read_text(encoding="utf-8"))
-            server, token = str(known["server"]), known.get("token")
+            record = json.loads((self._settings.state / _SERVER_FILE).read_text(encoding="utf-8"))
+            server, token = str(record["server"]), record.get("token")
         except (OSError, ValueError, KeyError, TypeError):
             return
         with self._lock:

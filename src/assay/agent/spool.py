@@ -87,7 +87,7 @@ class SpoolEntry:
             files = run.get("files", {})
             names = [name for name in files if files[name] == digest]
             run["absent"] = {**run.get("absent", {}), **dict.fromkeys(names, reason)}
-            run["files"] = {name: kept for name, kept in files.items() if kept != digest}
+            run["files"] = {name: file_digest for name, file_digest in files.items() if file_digest != digest}
         write_whole(self.result, json.dumps(document).encode())
         (self.out / "files" / digest[:2] / digest).unlink(missing_ok=True)
 
@@ -142,14 +142,14 @@ class Spool:
 
     def entries(self) -> list[SpoolEntry]:
         """All attempts on disk, oldest first; what was never written whole is removed."""
-        found = []
+        entries = []
         for folder in sorted(self._attempts.iterdir(), key=lambda path: path.stat().st_mtime):
             entry = None if folder.name.startswith(_GONE) else _read(folder)
             if entry is None:
                 shutil.rmtree(folder, ignore_errors=True)
             else:
-                found.append(entry)
-        return found
+                entries.append(entry)
+        return entries
 
     def give_back(self, entry: SpoolEntry, release: Release) -> bool:
         """Note that a lease is to be given back; False if not even the reserve has room for that."""
@@ -201,8 +201,8 @@ class Spool:
         return place
 
     def _forget_old_refused(self) -> None:
-        kept = sorted(self._refused.iterdir(), key=lambda path: path.stat().st_mtime)
-        for old in kept[:-_KEPT_REFUSED]:
+        folders = sorted(self._refused.iterdir(), key=lambda path: path.stat().st_mtime)
+        for old in folders[:-_KEPT_REFUSED]:
             shutil.rmtree(old, ignore_errors=True)
 
 

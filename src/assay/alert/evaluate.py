@@ -56,16 +56,16 @@ def evaluate(
     Returns:
         The alerts that changed, as they are now.
     """
-    known = rules_of(AlertRules(store.engine).list()) if rules is None else tuple(rules)
+    all_rules = rules_of(AlertRules(store.engine).list()) if rules is None else tuple(rules)
     alerts, now = Alerts(store.engine), clock.utc().timestamp()
     changed: dict[str, AlertRecord] = {}
     untold: dict[str, None] = {}
     at = -math.inf
-    for event in sorted(events, key=lambda one: (one.at, one.id)):
+    for event in sorted(events, key=lambda incoming: (incoming.at, incoming.id)):
         if _may_end(event, at):  # nobody reads of the end of something before its beginning
             changed |= _told(alerts, untold, now)
         at = event.at
-        for record in _settled(alerts, event, known, now):
+        for record in _settled(alerts, event, all_rules, now):
             changed[record.id] = record
             untold |= {record.id: None} if record.telling.owed else {}
     return tuple((changed | _told(alerts, untold, now)).values())
@@ -98,11 +98,11 @@ def consider(
     if not rules:
         return ()
     samples: Samples = lambda run: store.samples_of(result.job, run)  # noqa: E731
-    told = of_result(result, rules, benchmark=benchmark, campaign=campaign, at=at, labels=labels, samples=samples)
+    events = of_result(result, rules, benchmark=benchmark, campaign=campaign, at=at, labels=labels, samples=samples)
     if handed_in is not None and handed_in.engine == "fleet":
         # The server reads from the history of its jobs which of them failed, also those that left no result.
-        told = tuple(one for one in told if one.trouble != "failed")
-    return evaluate(store, (*told, *of_findings(findings, at)), rules, clock)
+        events = tuple(event for event in events if event.trouble != "failed")
+    return evaluate(store, (*events, *of_findings(findings, at)), rules, clock)
 
 
 def note_file(
@@ -117,9 +117,13 @@ def forget_rules(store: Store, gone: Sequence[str], clock: Clock) -> tuple[Alert
     """Resolve what rules told that are gone; return what changed."""
     alerts, now = Alerts(store.engine), clock.utc().timestamp()
     names = frozenset(gone)
-    found = [one.id for one in map(record_of, alerts.in_states(_NOT_OVER)) if names & {note.id for note in one.rules}]
-    changed = [_change(alerts, one, lambda alert: without_rules(alert, names, now), now) for one in found]
-    return tuple(one for one in changed if one is not None)
+    alert_ids = [
+        record.id
+        for record in map(record_of, alerts.in_states(_NOT_OVER))
+        if names & {note.id for note in record.rules}
+    ]
+    changed = [_change(alerts, alert_id, lambda alert: without_rules(alert, names, now), now) for alert_id in alert_ids]
+    return tuple(record for record in changed if record is not None)
 
 
 def act(
@@ -145,11 +149,11 @@ def act(
     alert = record_of(alerts.get(reference))
     series = _rebase(store, alert, clock) if happening == "expect" else ()
     changed = _change(
-        alerts, alert.id, lambda found: acted(found, happening, by=by, why=why, now=now, until=until), now
+        alerts, alert.id, lambda current: acted(current, happening, by=by, why=why, now=now, until=until), now
     )
-    for one in series:  # what lies behind the change may look different now
-        found = _store_of(store, clock).findings(series=one)
-        fresh = [finding for finding in found if finding.found_at >= now or finding.state != "open"]
+    for series_id in series:  # what lies behind the change may look different now
+        findings = _store_of(store, clock).findings(series=series_id)
+        fresh = [finding for finding in findings if finding.found_at >= now or finding.state != "open"]
         evaluate(store, of_findings(fresh, now), None, clock)
     return changed or record_of(alerts.get(alert.id))
 
@@ -157,18 +161,18 @@ def act(
 def wake(store: Store, clock: Clock) -> tuple[AlertRecord, ...]:
     """Open the alerts whose snooze is over; return them."""
     alerts, now = Alerts(store.engine), clock.utc().timestamp()
-    found = [_change(alerts, one, lambda alert: woken(alert, now), now) for one in alerts.overslept(now)]
-    return tuple(one for one in found if one is not None)
+    records = [_change(alerts, alert_id, lambda alert: woken(alert, now), now) for alert_id in alerts.overslept(now)]
+    return tuple(record for record in records if record is not None)
 
 
 def tell_owed(store: Store, clock: Clock) -> tuple[AlertRecord, ...]:
     """Tell what quiet hours and limits held back, as far as it may be told now; return the alerts."""
     alerts, now = Alerts(store.engine), clock.utc().timestamp()
-    told: list[AlertRecord] = []
-    for one in alerts.owing():
-        kept = alerts.change(one, lambda known: _tell_alone(known, now), now)
-        told += [record_of(kept)] if kept is not None else []
-    return tuple(told)
+    records: list[AlertRecord] = []
+    for alert_id in alerts.owing():
+        stored = alerts.change(alert_id, lambda context: _tell_alone(context, now), now)
+        records += [record_of(stored)] if stored is not None else []
+    return tuple(records)
 
 
 def _may_end(event: Event, at: float) -> bool:
@@ -183,9 +187,9 @@ def _told(alerts: Alerts, untold: dict[str, None], now: float) -> dict[str, Aler
 
     Should this not come to its end, the alerts themselves say that somebody is owed a word: `tell_owed` goes on.
     """
-    kept = [alerts.change(one, lambda known: _tell_alone(known, now), now) for one in untold]
+    stored_alerts = [alerts.change(alert_id, lambda context: _tell_alone(context, now), now) for alert_id in untold]
     untold.clear()
-    return {one.id: record_of(one) for one in kept if one is not None}
+    return {stored.id: record_of(stored) for stored in stored_alerts if stored is not None}
 
 
 def _settled(alerts: Alerts, event: Event, rules: Sequence[Rule], now: float) -> list[AlertRecord]:
@@ -203,7 +207,7 @@ def _settled(alerts: Alerts, event: Event, rules: Sequence[Rule], now: float) ->
     changed += [_trouble(alerts, key, event, broken, now) for key, broken in by_key.items()]
     if event.finding is not None and event.finding.answer == "better":
         changed += _better(alerts, event, now)
-    return [one for one in changed if one is not None]
+    return [record for record in changed if record is not None]
 
 
 def _trouble(alerts: Alerts, key: str, event: Event, rules: Sequence[Rule], now: float) -> AlertRecord | None:
@@ -211,21 +215,21 @@ def _trouble(alerts: Alerts, key: str, event: Event, rules: Sequence[Rule], now:
     before: list[AlertRecord] = []
 
     def decide(known: DecisionContext) -> Decision | None:
-        found = None if known.alert is None else record_of(known.alert)
-        before[:] = [] if found is None else [found]
-        outcome = occurred(found, event, rules, key=key if found is None else found.key, now=now)
+        current = None if known.alert is None else record_of(known.alert)
+        before[:] = [] if current is None else [current]
+        outcome = occurred(current, event, rules, key=key if current is None else current.key, now=now)
         return None if outcome is None else Decision(kept_of(outcome[0]), instead_of=outcome[1])
 
     # The triage of a finding may change, and with it the key: the finding stays where it is.
     holder = _holder(alerts, event, now) if event.kind == "finding" else None
-    kept = alerts.decide(key, decide, now) if holder is None else alerts.change(holder, decide, now)
-    return _if_changed(kept, before)
+    stored = alerts.decide(key, decide, now) if holder is None else alerts.change(holder, decide, now)
+    return _if_changed(stored, before)
 
 
 def _holder(alerts: Alerts, event: Event, now: float) -> str | None:
     """The newest alert that is about a finding already, unless it was over long ago."""
-    found = map(record_of, reversed(alerts.in_states(STATES, _holding("subject", event.subject))))
-    newest = next((one for one in found if one.member(event.subject) is not None), None)
+    records = map(record_of, reversed(alerts.in_states(STATES, _holding("subject", event.subject))))
+    newest = next((record for record in records if record.member(event.subject) is not None), None)
     return newest.id if newest is not None and stays(newest, event, now) else None
 
 
@@ -246,10 +250,12 @@ def _below(alerts: Alerts, key: str, event: Event, now: float) -> AlertRecord | 
 def _over(alerts: Alerts, event: Event, now: float) -> list[AlertRecord]:
     """Note that some trouble is over, in whatever alerts are about it."""
     change = called_expected if event.finding is not None and event.finding.state == "expected" else recovered
-    found = alerts.in_states(_NOT_OVER, _holding("subject", event.subject))
-    names = [one.id for one in found if record_of(one).kind == event.trouble]
-    changed = [_change(alerts, one, lambda alert: change(alert, (event.subject,), event, now), now) for one in names]
-    return [one for one in changed if one is not None]
+    stored_alerts = alerts.in_states(_NOT_OVER, _holding("subject", event.subject))
+    names = [stored.id for stored in stored_alerts if record_of(stored).kind == event.trouble]
+    changed = [
+        _change(alerts, alert_id, lambda alert: change(alert, (event.subject,), event, now), now) for alert_id in names
+    ]
+    return [record for record in changed if record is not None]
 
 
 def _better(alerts: Alerts, event: Event, now: float) -> list[AlertRecord | None]:
@@ -260,17 +266,17 @@ def _better(alerts: Alerts, event: Event, now: float) -> list[AlertRecord | None
 
     def undone(alert: AlertRecord) -> AlertRecord | None:
         subjects = [
-            one.subject
-            for one in alert.members
-            if one.series == event.series
-            and one.moved is not None
-            and one.moved.since < better.since
-            and is_back(one.moved, better)
+            member.subject
+            for member in alert.members
+            if member.series == event.series
+            and member.moved is not None
+            and member.moved.since < better.since
+            and is_back(member.moved, better)
         ]
         return recovered(alert, subjects, event, now) if subjects else None
 
-    found = alerts.in_states(_NOT_OVER, _holding("series", event.series))
-    return [_change(alerts, one.id, undone, now) for one in found if record_of(one).kind == "finding"]
+    stored_alerts = alerts.in_states(_NOT_OVER, _holding("series", event.series))
+    return [_change(alerts, stored.id, undone, now) for stored in stored_alerts if record_of(stored).kind == "finding"]
 
 
 def _change(alerts: Alerts, alert_id: str, change: Change, now: float) -> AlertRecord | None:
@@ -305,7 +311,12 @@ def _if_changed(kept: StoredAlert | None, before: Sequence[AlertRecord]) -> Aler
 
 
 def _outline(alert: AlertRecord) -> tuple[object, ...]:
-    return alert.id, alert.state, len(alert.history), frozenset((one.subject, one.state) for one in alert.members)
+    return (
+        alert.id,
+        alert.state,
+        len(alert.history),
+        frozenset((member.subject, member.state) for member in alert.members),
+    )
 
 
 def _holding(name: str, value: str) -> str:
@@ -322,13 +333,13 @@ def _rebase(store: Store, alert: AlertRecord, clock: Clock) -> tuple[str, ...]:
         )
     after(alert.state, "expect")
     series = _store_of(store, clock)
-    for finding in [one.finding for one in alert.standing if one.finding]:
+    for finding in [member.finding for member in alert.standing if member.finding]:
         try:
             series.expect(finding)
         except UsageError as problem:
             if problem.problem.code != "lifecycle":  # one that is gone needs no new level
                 raise
-    return tuple(dict.fromkeys(one.series for one in alert.standing if one.series))
+    return tuple(dict.fromkeys(member.series for member in alert.standing if member.series))
 
 
 def _store_of(store: Store, clock: Clock) -> SeriesStore:
@@ -340,9 +351,9 @@ def _store_of(store: Store, clock: Clock) -> SeriesStore:
 def decision(alert: AlertRecord, rules: Mapping[str, StoredRule], now: float, *, instead_of: str = "") -> Decision:
     """What is to be kept of an alert, with the notices for everybody who may be told of it now."""
     notes = due(alert, rules, now)
-    told = after_telling(alert, notes, now)
-    notices = notices_of(told, notes)
-    return Decision(kept_of(told), notices, tuple(note.id for note in notes), instead_of)
+    updated = after_telling(alert, notes, now)
+    notices = notices_of(updated, notes)
+    return Decision(kept_of(updated), notices, tuple(note.id for note in notes), instead_of)
 
 
 def due(alert: AlertRecord, rules: Mapping[str, StoredRule], now: float) -> tuple[RuleNote, ...]:
@@ -360,9 +371,9 @@ def due(alert: AlertRecord, rules: Mapping[str, StoredRule], now: float) -> tupl
 def after_telling(alert: AlertRecord, notes: Sequence[RuleNote], now: float) -> AlertRecord:
     """An alert after people were told by some rules."""
     telling = alert.telling
-    told = {**telling.told, **{note.id: telling.turn for note in notes}}
-    owed = telling.owed and any(told.get(note.id, 0) < telling.turn for note in alert.rules)
-    return replace(alert, telling=replace(telling, told=told, owed=owed, told_at=now if notes else telling.told_at))
+    turns = {**telling.told, **{note.id: telling.turn for note in notes}}
+    owed = telling.owed and any(turns.get(note.id, 0) < telling.turn for note in alert.rules)
+    return replace(alert, telling=replace(telling, told=turns, owed=owed, told_at=now if notes else telling.told_at))
 
 
 def notices_of(alert: AlertRecord, notes: Sequence[RuleNote]) -> tuple[NewNotice, ...]:
@@ -374,16 +385,16 @@ def notices_of(alert: AlertRecord, notes: Sequence[RuleNote]) -> tuple[NewNotice
 
 
 def _newest(stored: RuleNote, rules: Mapping[str, StoredRule]) -> RuleNote:
-    kept = rules.get(stored.id)
-    rule = None if kept is None else rule_of(kept)
+    stored_rule = rules.get(stored.id)
+    rule = None if stored_rule is None else rule_of(stored_rule)
     return stored if rule is None else rule.note
 
 
 def _may_tell(note: RuleNote, rules: Mapping[str, StoredRule], now: float) -> bool:
     if quiet_until(note.quiet, note.timezone, now) is not None:
         return False
-    kept = rules.get(note.id)
-    last = None if kept is None else kept.told_at
+    stored_rule = rules.get(note.id)
+    last = None if stored_rule is None else stored_rule.told_at
     return not note.at_most_every or last is None or now - last >= note.at_most_every
 
 

@@ -137,7 +137,7 @@ def of_finding(known: KnownFinding, at: float) -> Event:
 
 
 def of_findings(found: Iterable[KnownFinding], at: float) -> tuple[Event, ...]:
-    return tuple(of_finding(one, at) for one in found)
+    return tuple(of_finding(finding, at) for finding in found)
 
 
 def of_silence(benchmark: str, last: float, after_s: float, now: float) -> Event:
@@ -209,15 +209,15 @@ def _limits(
     samples: Samples | None,
 ) -> Iterator[Event]:
     asked = dict.fromkeys(rule.alert.metric or "" for rule in rules if rule.alert.when in ("above", "below"))
-    told: set[str] = set()
+    reported: set[str] = set()
     kind = machine_kind(result.environment)
     for name in asked:
         wanted, statistic = split_statistic(name, result.metrics)
         for metric, stats in result.metrics.items():
             full = f"{metric}.{statistic}" if statistic else metric
-            if full in told or not (fnmatchcase(metric, wanted) or metric == wanted or base_name(metric) == wanted):
+            if full in reported or not (fnmatchcase(metric, wanted) or metric == wanted or base_name(metric) == wanted):
                 continue
-            told.add(full)
+            reported.add(full)
             series = identity(job.benchmark, result.definition, result.point, kind, full, labels)
             value, interval, doubt = _value(result, metric, statistic, stats, samples)
             yield Event(
@@ -259,15 +259,15 @@ def _value(
 def _between(result: MultiRunJobResult, metric: str, statistic: str, samples: Samples | None) -> Interval | None:
     if samples is None:
         return None
-    found: list[float] = []
+    per_run: list[float] = []
     for run in result.runs:
         if run.error is not None:
             continue
         values = measured_values(samples(run.run_id)).get(metric)
         finite = values[np.isfinite(values)] if values is not None else np.empty(0)
         if finite.size > 1:
-            found.append(_OF_SAMPLES[statistic](finite))
-    return between_runs(found)
+            per_run.append(_OF_SAMPLES[statistic](finite))
+    return between_runs(per_run)
 
 
 def _around(value: float, interval: Interval) -> Interval:
@@ -277,22 +277,22 @@ def _around(value: float, interval: Interval) -> Interval:
 
 
 def _moved(known: KnownFinding) -> FindingSummary:
-    found, said = known.finding, known.triage
-    because = (*found.because, *said.because) if found.unconfirmed else said.because
+    finding, said = known.finding, known.triage
+    because = (*finding.because, *said.because) if finding.unconfirmed else said.because
     machine = known.first_bad.context.get("machine")
     return FindingSummary(
         id=known.id,
         state=known.state,
-        answer=found.answer,
-        before=found.before,
-        after=found.after,
-        difference=found.difference,
-        difference_interval=_finite(found.difference_interval),
-        change=found.change,
-        change_interval=_finite(found.interval) if found.interval is not None else None,
-        probability=found.probability,
+        answer=finding.answer,
+        before=finding.before,
+        after=finding.after,
+        difference=finding.difference,
+        difference_interval=_finite(finding.difference_interval),
+        change=finding.change,
+        change_interval=_finite(finding.interval) if finding.interval is not None else None,
+        probability=finding.probability,
         since=known.first_bad.at,
-        kind=found.kind,
+        kind=finding.kind,
         cause=said.cause,
         because=because,
         differs=said.differs,

@@ -53,10 +53,10 @@ def observe(store: Store, record: CampaignRecord, clock: Clock = SYSTEM_CLOCK) -
     for result in record.jobs:
         at = moment_of(result, clock)
         touched |= dict.fromkeys(series.add(result, record.benchmark, record.labels, at, named), result.job)
-    found = series.check(touched)
+    findings = series.check(touched)
     for result in record.jobs:
         if result.state in ("done", "failed"):
-            mine = [one for one in found if touched.get(one.series.id) == result.job]
+            mine = [finding for finding in findings if touched.get(finding.series.id) == result.job]
             consider(
                 store,
                 result,
@@ -68,7 +68,7 @@ def observe(store: Store, record: CampaignRecord, clock: Clock = SYSTEM_CLOCK) -
                 labels=record.labels,
                 findings=mine,
             )
-    return found
+    return findings
 
 
 def observe_job(
@@ -87,13 +87,13 @@ def collect(store: Store, clock: Clock = SYSTEM_CLOCK, benchmark: str = "") -> I
     results, cursor = 0, None
     while True:
         page = listing.results(JobFilter(benchmark=benchmark), cursor=cursor, limit=_PAGE)
-        for one in page.items:
-            campaign = one.job.campaign
+        for entry in page.items:
+            campaign = entry.job.campaign
             if campaign not in campaigns:
                 campaigns[campaign] = (listing.campaign(campaign).labels, alerted(_document(store, campaign) or {}))
-            result = from_json(MultiRunJobResult, one.result, source=one.job.id)
+            result = from_json(MultiRunJobResult, entry.result, source=entry.job.id)
             labels, named = campaigns[campaign]
-            taken = series.add(result, one.job.benchmark, labels, moment_of(result, clock), named)
+            taken = series.add(result, entry.job.benchmark, labels, moment_of(result, clock), named)
             touched |= dict.fromkeys(taken)
             results += bool(taken)
         cursor = page.next
@@ -108,9 +108,9 @@ def take(
     """Take points of a file into the store, and check their series; return what became of them, and what is found."""
     series = SeriesStore(store, clock)
     taken = series.take(points)
-    found = series.check(taken.series)
-    evaluate(store, of_findings(found, clock.utc().timestamp()), None, clock)
-    return taken, found
+    findings = series.check(taken.series)
+    evaluate(store, of_findings(findings, clock.utc().timestamp()), None, clock)
+    return taken, findings
 
 
 def expect(store: Store, finding: str, clock: Clock = SYSTEM_CLOCK) -> KnownFinding:
@@ -120,11 +120,11 @@ def expect(store: Store, finding: str, clock: Clock = SYSTEM_CLOCK) -> KnownFind
         UsageError: `unknown-finding` if there is none, `lifecycle` if it is gone.
     """
     series = SeriesStore(store, clock)
-    found = series.expect(finding)
+    expected = series.expect(finding)
     # What lies behind it may look different now.
-    changed = series.findings(series=found.series.id)
+    changed = series.findings(series=expected.series.id)
     evaluate(store, of_findings(changed, clock.utc().timestamp()), None, clock)
-    return found
+    return expected
 
 
 def moment_of(result: MultiRunJobResult, clock: Clock = SYSTEM_CLOCK) -> float:
@@ -139,8 +139,8 @@ def moment_of(result: MultiRunJobResult, clock: Clock = SYSTEM_CLOCK) -> float:
 
 def alerted(document: Mapping[str, Any]) -> tuple[str, ...]:
     """The metrics and statistics that the alerts of a benchmark file name."""
-    told = document.get("alerts")
-    rules: Iterable[Any] = told if isinstance(told, list | tuple) else ()
+    alerts = document.get("alerts")
+    rules: Iterable[Any] = alerts if isinstance(alerts, list | tuple) else ()
     return tuple(dict.fromkeys(metric for rule in rules if (metric := _metric(rule))))
 
 
@@ -226,8 +226,8 @@ def follow_jobs(
     ended, last = ActivityReader(store.engine).ended_after(after)
     if not ended:
         return (), last
-    known = rules_of(AlertRules(store.engine).list()) if rules is None else rules
-    asked = [rule for rule in known if rule.alert.when == "failed"]
+    all_rules = rules_of(AlertRules(store.engine).list()) if rules is None else rules
+    asked = [rule for rule in all_rules if rule.alert.when == "failed"]
     events = [
         of_ended(job)
         for job in ended
@@ -243,11 +243,11 @@ def note_files(store: Store, clock: Clock, since: str) -> str:
         The moment of the newest one.
     """
     watched = ActivityReader(store.engine)
-    found = watched.files_since(since) if since else watched.newest_files()
-    newest: dict[str, CampaignFile] = {one.benchmark: one for one in found}  # in order: the last one counts
-    for one in newest.values():
-        note_file(store, one.benchmark, one.document, _seconds(one.created_at), clock)
-    return max((one.created_at for one in found), default=since)
+    files = watched.files_since(since) if since else watched.newest_files()
+    newest: dict[str, CampaignFile] = {file.benchmark: file for file in files}  # in order: the last one counts
+    for campaign_file in newest.values():
+        note_file(store, campaign_file.benchmark, campaign_file.document, _seconds(campaign_file.created_at), clock)
+    return max((file.created_at for file in files), default=since)
 
 
 def _benchmarks(rule: Rule, known: dict[str, float]) -> list[str]:
@@ -257,8 +257,8 @@ def _benchmarks(rule: Rule, known: dict[str, float]) -> list[str]:
 
 
 def _standing(store: Store, kind: Trouble) -> set[str]:
-    found = map(record_of, Alerts(store.engine).in_states(sorted(ACTIVE), f'"kind":"{kind}"'))
-    return {member.subject for alert in found if alert.kind == kind for member in alert.standing}
+    alerts = map(record_of, Alerts(store.engine).in_states(sorted(ACTIVE), f'"kind":"{kind}"'))
+    return {member.subject for alert in alerts if alert.kind == kind for member in alert.standing}
 
 
 def _seconds(moment: str) -> float:

@@ -97,7 +97,7 @@ def after(state: AlertState | None, happening: Trigger) -> AlertState:
 
 def _hint(state: AlertState | None) -> str:
     can = [happening for happening in BY_PEOPLE if (state, happening) in TABLE]
-    return f"it can be {', '.join(_DONE[one] for one in can)}" if can else ""
+    return f"it can be {', '.join(_DONE[action] for action in can)}" if can else ""
 
 
 def key_of(event: Event, rule: Rule) -> str:
@@ -116,7 +116,7 @@ def belongs(event: Event, alert: AlertRecord, now: float) -> bool:
         return now - alert.changed_at <= AGAIN_WITHIN_S
     if event.finding is None or event.finding.cause not in ("environment", "machine"):
         return True
-    times = [one.since for one in alert.members if one.since is not None]
+    times = [member.since for member in alert.members if member.since is not None]
     return not times or min(abs(event.finding.since - at) for at in times) <= _TOGETHER_WITHIN_S
 
 
@@ -125,14 +125,14 @@ def _parts(event: Event, rule: Rule) -> list[object]:
         return []
     if event.trouble != "finding" or event.finding is None:
         return [rule.id, event.benchmark]
-    found = event.finding
-    difference = blamed(found)
+    finding = event.finding
+    difference = blamed(finding)
     if difference is not None:
         # A changed setting of one benchmark has nothing to do with the same setting of another one.
-        own = [event.benchmark] if found.cause == "method" else []
-        return [found.cause, difference.name, difference.after, *own]
-    if found.cause == "machine" and found.machine:
-        return [found.cause, found.machine]
+        own = [event.benchmark] if finding.cause == "method" else []
+        return [finding.cause, difference.name, difference.after, *own]
+    if finding.cause == "machine" and finding.machine:
+        return [finding.cause, finding.machine]
     return ["campaign", event.campaign] if event.campaign else ["series", event.series]
 
 
@@ -147,12 +147,12 @@ def occurred(
     member = _member(event, rules)
     if alert is None:
         return _opened(event, rules, member, key, now, {}), ""
-    known = alert.member(event.subject)
-    if not _is_news(known, alert.past.get(event.subject), event):
+    previous = alert.member(event.subject)
+    if not _is_news(previous, alert.past.get(event.subject), event):
         return None
-    if known is not None and _says_the_same(known, event):
-        since = member.since if event.finding is not None else known.since
-        still = replace(member, state=known.state, since=since)
+    if previous is not None and _says_the_same(previous, event):
+        since = member.since if event.finding is not None else previous.since
+        still = replace(member, state=previous.state, since=since)
         return described(_with_rules(_with_member(alert, still), rules)), ""
     if not belongs(event, alert, now):
         return _opened(event, rules, member, key, now, alert.remembered()), alert.id
@@ -165,31 +165,33 @@ def stays(alert: AlertRecord, event: Event, now: float) -> bool:
 
     Not if it is back long after the alert was over: then it is told as if it were new.
     """
-    known = alert.member(event.subject)
-    if known is None or not _is_news(known, alert.past.get(event.subject), event):
+    previous = alert.member(event.subject)
+    if previous is None or not _is_news(previous, alert.past.get(event.subject), event):
         return True
-    return _says_the_same(known, event) or belongs(event, alert, now)
+    return _says_the_same(previous, event) or belongs(event, alert, now)
 
 
 def recovered(alert: AlertRecord, subjects: Collection[str], event: Event, now: float) -> AlertRecord | None:
     """What an alert becomes when it is over for some of its members; None when that is no news."""
     over = {
-        one.subject: replace(one, state="recovered", at=max(one.at, event.at), event=event.id)
-        for one in alert.members
-        if one.subject in subjects and one.state in ("standing", "expected") and _is_news(one, None, event)
+        member.subject: replace(member, state="recovered", at=max(member.at, event.at), event=event.id)
+        for member in alert.members
+        if member.subject in subjects and member.state in ("standing", "expected") and _is_news(member, None, event)
     }
     return _without(alert, over, event.reason or "it recovered", now) if over else None
 
 
 def called_expected(alert: AlertRecord, subjects: Collection[str], event: Event, now: float) -> AlertRecord | None:
     """The same when somebody called the findings expected elsewhere."""
-    over = {one.subject: replace(one, state="expected") for one in alert.standing if one.subject in subjects}
+    over = {
+        member.subject: replace(member, state="expected") for member in alert.standing if member.subject in subjects
+    }
     return _without(alert, over, event.reason or "it was called expected", now) if over else None
 
 
 def without_rules(alert: AlertRecord, gone: Collection[str], now: float) -> AlertRecord | None:
     """What an alert becomes when rules are taken away; None when it was not about them."""
-    over = {one.subject: replace(one, state="closed") for one in alert.standing if one.rule in gone}
+    over = {member.subject: replace(member, state="closed") for member in alert.standing if member.rule in gone}
     return _without(alert, over, "its rule was taken away", now, ended="resolve") if over else None
 
 
@@ -294,16 +296,16 @@ def _says_the_same(known: AlertMember, event: Event) -> bool:
 
 
 def _with_member(alert: AlertRecord, member: AlertMember) -> AlertRecord:
-    others = tuple(one for one in alert.members if one.subject != member.subject)
+    others = tuple(other for other in alert.members if other.subject != member.subject)
     return replace(alert, members=(*others, member))
 
 
 def _with_rules(alert: AlertRecord, rules: Sequence[Rule]) -> AlertRecord:
     """An alert that more rules are about: the channels they name are due as well."""
-    known = {note.id: note for note in alert.rules}
-    fresh = alert.state in ACTIVE and any(rule.id not in known for rule in rules)
+    existing = {note.id: note for note in alert.rules}
+    fresh = alert.state in ACTIVE and any(rule.id not in existing for rule in rules)
     telling = replace(alert.telling, owed=True) if fresh else alert.telling
-    notes = {**known, **{rule.id: rule.note for rule in rules}}
+    notes = {**existing, **{rule.id: rule.note for rule in rules}}
     return replace(alert, rules=tuple(notes.values()), telling=telling)
 
 
@@ -311,11 +313,11 @@ def _without(
     alert: AlertRecord, over: dict[str, AlertMember], why: str, now: float, ended: Trigger = "recover"
 ) -> AlertRecord:
     """An alert after something is over for some members; it resolves when no member stands."""
-    members = tuple(over.get(one.subject, one) for one in alert.members)
+    members = tuple(over.get(member.subject, member) for member in alert.members)
     left = replace(alert, members=members)
     if left.standing:
         return described(left)
-    happening: Trigger = "expect" if any(one.state == "expected" for one in members) else ended
+    happening: Trigger = "expect" if any(member.state == "expected" for member in members) else ended
     if (alert.state, happening) not in TABLE or alert.state == TABLE[alert.state, happening]:
         return described(left)
     return described(_step(left, happening, why=why, now=now))
@@ -324,12 +326,16 @@ def _without(
 def _by_people(alert: AlertRecord, happening: Trigger) -> tuple[AlertMember, ...]:
     """The members after somebody's word about the whole."""
     if happening == "expect":
-        return tuple(replace(one, state="expected") if one.state == "standing" else one for one in alert.members)
+        return tuple(
+            replace(member, state="expected") if member.state == "standing" else member for member in alert.members
+        )
     if happening == "resolve":
-        return tuple(replace(one, state="closed") if one.state == "standing" else one for one in alert.members)
+        return tuple(
+            replace(member, state="closed") if member.state == "standing" else member for member in alert.members
+        )
     if happening == "reopen":
         back = ("closed", "expected")
-        return tuple(replace(one, state="standing") if one.state in back else one for one in alert.members)
+        return tuple(replace(member, state="standing") if member.state in back else member for member in alert.members)
     return alert.members
 
 

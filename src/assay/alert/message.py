@@ -150,8 +150,8 @@ def began_at(alert: AlertRecord) -> float:
 
 def pictured(alert: AlertRecord) -> AlertMember | None:
     """The member whose series is drawn: the first one that still stands, or else the first one."""
-    known = [one for one in alert.members if one.series]
-    return next((one for one in known if one.state == "standing"), known[0] if known else None)
+    members = [member for member in alert.members if member.series]
+    return next((member for member in members if member.state == "standing"), members[0] if members else None)
 
 
 def compose(key: str, told: NoticeDocument, server: str, *, test: bool = False) -> Message:
@@ -162,7 +162,7 @@ def compose(key: str, told: NoticeDocument, server: str, *, test: bool = False) 
     """
     alert = told.alert
     event = "test" if test else _event(alert)
-    rows = tuple(_row(one) for one in _moved(alert))
+    rows = tuple(_row(member) for member in _moved(alert))
     base = server.rstrip("/")
     links = tuple((name, base + path) for name, path in alert.links.items()) if base else ()
     parts = _Parts(alert, event, rows, _sentences(alert), links)
@@ -203,14 +203,14 @@ def _subject(alert: AlertRecord, event: str) -> str:
 
 def _moved(alert: AlertRecord) -> list[AlertMember]:
     """What stands now; when nothing does, what it was about."""
-    return [one for one in alert.standing or alert.members if one.moved is not None]
+    return [member for member in alert.standing or alert.members if member.moved is not None]
 
 
 def _sentences(alert: AlertRecord) -> tuple[str, ...]:
     """What is said, less what the numbers of those that moved say again."""
-    numbers = {one_line(one.says) for one in _moved(alert)}
-    said = (one_line(one) for one in alert.sentences)
-    return tuple(one for one in said if one not in numbers and not (numbers and _MORE.match(one)))
+    numbers = {one_line(member.says) for member in _moved(alert)}
+    said = (one_line(sentence) for sentence in alert.sentences)
+    return tuple(sentence for sentence in said if sentence not in numbers and not (numbers and _MORE.match(sentence)))
 
 
 def _row(member: AlertMember) -> ChangeRow:
@@ -277,21 +277,22 @@ class _Parts:
         return f"{said}{who}{': ' if why else ''}{one_line(why)}. Severity {alert.severity}{of}."
 
     def differences(self) -> list[tuple[str, str, str]]:
-        found = [
-            (one_line(one.name), one_line(shown(one.before)), one_line(shown(one.after))) for one in self.alert.differs
+        rows = [
+            (one_line(difference.name), one_line(shown(difference.before)), one_line(shown(difference.after)))
+            for difference in self.alert.differs
         ]
-        return found[:_MOST_DIFFERENCES]
+        return rows[:_MOST_DIFFERENCES]
 
     def cause(self) -> str:
         """What may explain it, unless a sentence says so already."""
         cause = one_line(self.alert.cause)
-        said = cause == "unknown" or any(cause in one for one in self.sentences)
+        said = cause == "unknown" or any(cause in sentence for sentence in self.sentences)
         return f"What may explain it: {cause}." if cause and not said else ""
 
     def text(self) -> str:
         blocks = [self.title, self.when()]
         if self.rows:
-            blocks.append("\n".join(f"{one.name}\n  {one.sentence}" for one in self.rows[:_MOST_ROWS]))
+            blocks.append("\n".join(f"{row.name}\n  {row.sentence}" for row in self.rows[:_MOST_ROWS]))
             blocks += [f"… and {self.more} more."] if self.more > 0 else []
         blocks += self.sentences
         changes = [f"  {name}: {before} → {after}" for name, before, after in self.differences()]
@@ -302,7 +303,7 @@ class _Parts:
     def markdown(self) -> str:
         blocks = [f"**{_md(self.title)}**", _md(self.when())]
         if self.rows:
-            cells = [(one.name, one.before, one.after, one.change, one.probability) for one in self.rows[:_MOST_ROWS]]
+            cells = [(row.name, row.before, row.after, row.change, row.probability) for row in self.rows[:_MOST_ROWS]]
             blocks.append("\n".join(_md_table(_HEAD, cells)))
             blocks += [f"… and {self.more} more."] if self.more > 0 else []
         blocks += map(_md, self.sentences)
@@ -313,14 +314,14 @@ class _Parts:
         return "\n\n".join(blocks)
 
     def html(self, *, picture: bool) -> str:
-        cells = [(one.name, one.before, one.after, one.change, one.probability) for one in self.rows[:_MOST_ROWS]]
+        cells = [(row.name, row.before, row.after, row.change, row.probability) for row in self.rows[:_MOST_ROWS]]
         content = [
             el("h2", self.title, style="font-size:18px;margin:0 0 8px"),
             el("p", self.when(), style="color:#566070"),
             _html_table(_HEAD, cells) if cells else None,
             el("p", f"… and {self.more} more.") if self.more > 0 else None,
             el("img", src=f"cid:{PICTURE_ID}", width=WIDTH, height=HEIGHT, alt=self.title) if picture else None,
-            *(el("p", one) for one in self.sentences),
+            *(el("p", sentence) for sentence in self.sentences),
             el("p", self.cause()) if self.cause() else None,
             _html_table(("differs", "last good", "first bad"), self.differences()) if self.differences() else None,
             el("p", *(el("span", el("a", name, href=url), " ") for name, url in self.links)) if self.links else None,

@@ -193,7 +193,7 @@ class _Place:
 
     @classmethod
     def of(cls, drawing: Drawing) -> _Place:
-        known = [value for value in drawing.values if value is not None]
+        values = [value for value in drawing.values if value is not None]
         ends = [
             end
             for value, error in zip(drawing.values, drawing.errors, strict=True)
@@ -201,7 +201,7 @@ class _Place:
             for end in (value - _SE_TO_95 * error, value + _SE_TO_95 * error)
         ]
         levels = [level for level in (drawing.before, drawing.after) if level is not None]
-        return cls(axis_for([*known, *ends, *levels], count=4), len(drawing.values))
+        return cls(axis_for([*values, *ends, *levels], count=4), len(drawing.values))
 
     def x(self, index: float) -> float:
         # Half a step of margin on either side, so that the first and last points stand clear of the edges.
@@ -250,12 +250,12 @@ def _doubts(drawing: Drawing, place: _Place) -> Iterator[Shape]:
 
 
 def _points(drawing: Drawing, place: _Place) -> Iterator[Shape]:
-    known = [(index, value) for index, value in enumerate(drawing.values) if value is not None]
-    for (index, value), (following, other) in pairwise(known):
+    points = [(index, value) for index, value in enumerate(drawing.values) if value is not None]
+    for (index, value), (following, other) in pairwise(points):
         if following == index + 1:  # a gap stays a gap
             yield LineShape(place.x(index), place.y(value), place.x(following), place.y(other), _ACCENT)
     radius = 2.2 if place.count <= 60 else 1.6
-    for index, value in known:
+    for index, value in points:
         yield DotShape(place.x(index), place.y(value), radius, _ACCENT)
 
 

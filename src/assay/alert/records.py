@@ -201,20 +201,20 @@ class AlertRecord:
 
     @property
     def standing(self) -> tuple[AlertMember, ...]:
-        return tuple(one for one in self.members if one.state == "standing")
+        return tuple(member for member in self.members if member.state == "standing")
 
     def member(self, subject: str) -> AlertMember | None:
-        return next((one for one in self.members if one.subject == subject), None)
+        return next((member for member in self.members if member.subject == subject), None)
 
     def remembered(self) -> dict[str, tuple[float, str]]:
         """What a later alert about the same must not take for news: the newest event of each subject."""
-        known = {**self.past, **{one.subject: (one.at, one.event) for one in self.members}}
-        newest = sorted(known.items(), key=lambda item: item[1][0], reverse=True)[:_REMEMBERED]
+        events = {**self.past, **{member.subject: (member.at, member.event) for member in self.members}}
+        newest = sorted(events.items(), key=lambda item: item[1][0], reverse=True)[:_REMEMBERED]
         return dict(newest)
 
 
 def findings_of(members: tuple[AlertMember, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(one.finding for one in members if one.finding))
+    return tuple(dict.fromkeys(member.finding for member in members if member.finding))
 
 
 _HISTORY = adapter(tuple[HistoryLine, ...])
@@ -237,11 +237,11 @@ class _Document:
 
 
 # What the store keeps beside the document and the history.
-_COLUMNS = tuple(one.name for one in fields(StoredAlert) if one.name not in ("document", "history"))
+_COLUMNS = tuple(column.name for column in fields(StoredAlert) if column.name not in ("document", "history"))
 
 
 def kept_of(alert: AlertRecord) -> StoredAlert:
-    parts = _Document(**{one.name: getattr(alert, one.name) for one in fields(_Document)})
+    parts = _Document(**{field.name: getattr(alert, field.name) for field in fields(_Document)})
     return StoredAlert(
         **{name: getattr(alert, name) for name in _COLUMNS},
         document=to_json(parts),
@@ -253,7 +253,7 @@ def record_of(kept: StoredAlert) -> AlertRecord:
     parts = from_json(_Document, kept.document, source=kept.id)
     return AlertRecord(
         **{name: getattr(kept, name) for name in _COLUMNS},
-        **{one.name: getattr(parts, one.name) for one in fields(_Document)},
+        **{field.name: getattr(parts, field.name) for field in fields(_Document)},
         history=_HISTORY.validate_json(kept.history),
         findings=findings_of(parts.members),
     )

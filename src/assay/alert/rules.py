@@ -68,7 +68,7 @@ def rule_of(kept: StoredRule) -> Rule | None:
 
 
 def rules_of(kept: Iterable[StoredRule]) -> tuple[Rule, ...]:
-    return tuple(rule for one in kept if (rule := rule_of(one)) is not None)
+    return tuple(rule for stored in kept if (rule := rule_of(stored)) is not None)
 
 
 def parsed(document: object, *, at: str = "") -> Alert:
@@ -81,33 +81,35 @@ def parsed(document: object, *, at: str = "") -> Alert:
         return Alert.model_validate_json(json.dumps(document))
     except ValidationError as invalid:
         places = [
-            (".".join(map(str, one["loc"])), one["msg"].removeprefix("Value error, ")) for one in invalid.errors()
+            (".".join(map(str, problem["loc"])), problem["msg"].removeprefix("Value error, "))
+            for problem in invalid.errors()
         ]
-        told = "; ".join(f"{place}: {message}" if place else message for place, message in places[:5])
+        problems = "; ".join(f"{place}: {message}" if place else message for place, message in places[:5])
         hint = 'write for example {"when": "ttft_ms.p99 > 50", "severity": "critical"}'
-        raise UsageError(f"this is no alert rule: {told}", code="value", at=at, try_=hint) from None
+        raise UsageError(f"this is no alert rule: {problems}", code="value", at=at, try_=hint) from None
 
 
 def given_rule(name: str, benchmark: str, alert: Alert, *, by: str, now: float) -> StoredRule:
     """A rule that somebody gives by API, to be kept."""
-    kept = content_hash(["api", name])[:16]
-    return StoredRule(kept, name, "api", benchmark, _document(alert), now, now, by)
+    rule_id = content_hash(["api", name])[:16]
+    return StoredRule(rule_id, name, "api", benchmark, _document(alert), now, now, by)
 
 
 def file_rules(benchmark: str, document: Mapping[str, Any], at: float) -> tuple[StoredRule, ...]:
-    found: dict[str, StoredRule] = {}
+    rules: dict[str, StoredRule] = {}
     said = document.get("alerts")
-    for one in said if isinstance(said, list | tuple) else ():
+    for entry in said if isinstance(said, list | tuple) else ():
         try:
-            alert = parsed(one)
+            alert = parsed(entry)
         except UsageError:
             continue
         condition = [benchmark, alert.when, alert.metric, alert.by, alert.value, alert.after]
-        kept = content_hash(["file", *condition])[:16]
-        found.setdefault(
-            kept, StoredRule(kept, _file_name(benchmark, alert, kept), "file", benchmark, _document(alert), at, at)
+        rule_id = content_hash(["file", *condition])[:16]
+        rules.setdefault(
+            rule_id,
+            StoredRule(rule_id, _file_name(benchmark, alert, rule_id), "file", benchmark, _document(alert), at, at),
         )
-    return tuple(found.values())
+    return tuple(rules.values())
 
 
 def in_words(alert: Alert) -> str:
@@ -184,18 +186,18 @@ def _beyond(alert: Alert, limit: float, interval: Interval) -> bool | None:
 
 def _worse(alert: Alert, event: Event) -> Judgement:
     """Whether a finding is a change for the worse that is large enough."""
-    found = event.finding
-    if found is None or found.state != "open":
+    finding = event.finding
+    if finding is None or finding.state != "open":
         return Judgement("no")
-    if found.answer == "cannot tell":
-        return Judgement("cannot tell", found.because[0] if found.because else "the finding itself cannot tell")
-    if found.answer == "better":
+    if finding.answer == "cannot tell":
+        return Judgement("cannot tell", finding.because[0] if finding.because else "the finding itself cannot tell")
+    if finding.answer == "better":
         return Judgement("no")
     if not alert.by:
         return Judgement("yes")
-    if found.change is None:
+    if finding.change is None:
         return Judgement("cannot tell", "the level before is zero, so no relative change exists")
-    return Judgement("yes" if abs(found.change) >= alert.by else "no")
+    return Judgement("yes" if abs(finding.change) >= alert.by else "no")
 
 
 def _document(alert: Alert) -> dict[str, Any]:

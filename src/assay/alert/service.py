@@ -91,7 +91,7 @@ def listed(store: Store, which: AlertFilter, cursor: str | None, limit: int) -> 
     """One page of alerts, the newest first; the state `active` stands for all that are not over."""
     states = tuple(sorted(ACTIVE)) if which.states == ("active",) else which.states
     page = Alerts(store.engine).page(replace(which, states=states), cursor=cursor, limit=limit)
-    return Page(tuple(shown(record_of(one)) for one in page.items), page.next)
+    return Page(tuple(shown(record_of(stored)) for stored in page.items), page.next)
 
 
 def read(store: Store, reference: str) -> AlertRecord:
@@ -125,11 +125,11 @@ def set_rule(
     if not benchmark or len(benchmark) > LONGEST_NAME:
         raise UsageError(f"benchmark has 1 to {LONGEST_NAME} characters", code="value", at="benchmark")
     wish = given_rule(name, benchmark, parsed(document), by=by, now=clock.utc().timestamp())
-    before = next((one for one in AlertRules(store.engine).list() if one.name == name), None)
-    kept, fresh = AlertRules(store.engine).put(wish)
-    if before is not None and _asks_otherwise(rule_of(before), rule_of(kept)):
-        forget_rules(store, [kept.id], clock)
-    return RuleView.of(kept), fresh
+    before = next((rule for rule in AlertRules(store.engine).list() if rule.name == name), None)
+    stored, fresh = AlertRules(store.engine).put(wish)
+    if before is not None and _asks_otherwise(rule_of(before), rule_of(stored)):
+        forget_rules(store, [stored.id], clock)
+    return RuleView.of(stored), fresh
 
 
 def remove_rule(store: Store, name: str, clock: Clock) -> RuleView:
@@ -152,9 +152,11 @@ def notices(
         UsageError: `unknown-alert` if there is none of that id.
     """
     about = Alerts(store.engine).get(alert).id if alert else None
-    found = Notices(store.engine, clock).list(alert=about, state=only, limit=limit)
+    notices = Notices(store.engine, clock).list(alert=about, state=only, limit=limit)
     # What was for all channels lives on in one message for each.
-    return tuple(NoticeView.of(one) for one in found if one.channel != EVERY_CHANNEL or one.state != "sent")
+    return tuple(
+        NoticeView.of(notice) for notice in notices if notice.channel != EVERY_CHANNEL or notice.state != "sent"
+    )
 
 
 def send_again(store: Store, clock: Clock, notice: int) -> NoticeView:

@@ -60,19 +60,21 @@ def change_in_words(found: FindingSummary, unit: str) -> str:
 
 def described(alert: AlertRecord) -> AlertRecord:
     """An alert with the words that follow from its members."""
-    members = tuple(sorted(alert.members, key=lambda one: (_ORDER[one.state], one.benchmark, one.name, one.subject)))
+    members = tuple(
+        sorted(alert.members, key=lambda member: (_ORDER[member.state], member.benchmark, member.name, member.subject))
+    )
     # What stands now is what it is about; when nothing does, what it was about last.
-    told = tuple(one for one in members if one.state == "standing") or members
-    first = told[0]
+    standing = tuple(member for member in members if member.state == "standing") or members
+    first = standing[0]
     change = first.moved
     return replace(
         alert,
         members=members,
         findings=findings_of(members),
-        severity=_worst(told),
+        severity=_worst(standing),
         benchmark=alert.benchmark or first.benchmark,
-        title=_title(alert.kind, told),
-        sentences=_sentences(told),
+        title=_title(alert.kind, standing),
+        sentences=_sentences(standing),
         cause=cause_in_words(change) if change is not None else "",
         differs=change.differs if change is not None else (),
         links=_links(alert.id, first),
@@ -81,7 +83,7 @@ def described(alert: AlertRecord) -> AlertRecord:
 
 def blamed(found: FindingSummary) -> FactorDifference | None:
     """The difference that explains a change best; None where the triage blames none."""
-    return next((one for one in found.differs if cause_of(one.name) == found.cause), None)
+    return next((difference for difference in found.differs if cause_of(difference.name) == found.cause), None)
 
 
 def cause_in_words(found: FindingSummary) -> str:
@@ -103,25 +105,25 @@ def for_so_long(seconds: float, since: float) -> str:
 
 
 def _title(kind: Trouble, told: Sequence[AlertMember]) -> str:
-    one, many = told[0], len(told)
+    first, many = told[0], len(told)
     if kind == "finding":
         return _moved_title(told)
     if kind == "agent-lost":
-        return f"agent {one.name} is lost" if many == 1 else f"{count(many, 'agent')} are lost"
+        return f"agent {first.name} is lost" if many == 1 else f"{count(many, 'agent')} are lost"
     if kind == "silent":
-        return f"{one.benchmark} gives no results"
+        return f"{first.benchmark} gives no results"
     if kind == "failed":
-        return f"{one.name} failed" if many == 1 else f"{count(many, 'job')} of {one.benchmark} failed"
-    return f"{one.says}" if many == 1 else f"{one.metric} is beyond its limit in {many} places of {one.benchmark}"
+        return f"{first.name} failed" if many == 1 else f"{count(many, 'job')} of {first.benchmark} failed"
+    return f"{first.says}" if many == 1 else f"{first.metric} is beyond its limit in {many} places of {first.benchmark}"
 
 
 def _moved_title(told: Sequence[AlertMember]) -> str:
-    one, change = told[0], told[0].moved
+    first, change = told[0], told[0].moved
     if change is None:
-        return f"{one.name} is worse"
+        return f"{first.name} is worse"
     if len(told) == 1:
         size = "" if change.change is None else f"{percent(abs(change.change))} "
-        return f"{one.name} is {size}worse"
+        return f"{first.name} is {size}worse"
     metrics = Counter(member.metric for member in told)
     benchmarks = Counter(member.benchmark for member in told)
     what = listed(list(metrics), most=2)
@@ -131,15 +133,15 @@ def _moved_title(told: Sequence[AlertMember]) -> str:
 
 
 def _sentences(told: Sequence[AlertMember]) -> tuple[str, ...]:
-    says = [one.says for one in told[:_TOLD]]
+    says = [member.says for member in told[:_TOLD]]
     if len(told) > _TOLD:
         says.append(f"and {len(told) - _TOLD} more")
     change = told[0].moved
     if change is not None:
         why = f"What may explain it: {cause_in_words(change)}."
         says.append("Nothing that is recorded explains it." if change.cause == "unknown" else why)
-        says += [f"{one[:1].upper()}{one[1:]}." for one in change.because]
-    return tuple(one_line(one) for one in says)
+        says += [f"{reason[:1].upper()}{reason[1:]}." for reason in change.because]
+    return tuple(one_line(sentence) for sentence in says)
 
 
 def _links(alert: str, first: AlertMember) -> dict[str, str]:
@@ -158,7 +160,7 @@ def _part(name: str) -> str:
 
 
 def _worst(members: Sequence[AlertMember]) -> Severity:
-    return max((one.severity for one in members), key=SEVERITIES.index)
+    return max((member.severity for member in members), key=SEVERITIES.index)
 
 
 def _with_interval(event: Event) -> str:

@@ -131,8 +131,8 @@ def places(weights: Mapping[int, float], items: int) -> Values:
         logs[: item + 1] += weight  # it is bad if the first bad one is it or lies before it
     logs[0] = -math.inf
     chances = np.exp(logs - logs.max())
-    found: Values = chances / chances.sum()
-    return found
+    probabilities: Values = chances / chances.sum()
+    return probabilities
 
 
 def guess_of(chances: Values, unmeasurable: Collection[int]) -> BisectGuess:
@@ -233,7 +233,7 @@ def standing(
         # The nearest measured items on both sides.
         sides = (
             max(item for item in measured if item < guess.first),
-            min(one for one in measured if one >= guess.last),
+            min(position for position in measured if position >= guess.last),
         )
         # That the ends differ is known before any search.
         if sides == (0, last) or _is_a_step(measured[sides[0]], measured[sides[1]], levels):

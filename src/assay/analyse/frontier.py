@@ -39,15 +39,15 @@ def frontier(spots: Sequence[FrontierCandidate], x_better: Better, y_better: Bet
     """How each of some things stands among them all."""
     if not spots:
         return []
-    x, x_worst, x_best = _sides([(one.x, one.x_ends) for one in spots], x_better)
-    y, y_worst, y_best = _sides([(one.y, one.y_ends) for one in spots], y_better)
+    x, x_worst, x_best = _sides([(spot.x, spot.x_ends) for spot in spots], x_better)
+    y, y_worst, y_best = _sides([(spot.y, spot.y_ends) for spot in spots], y_better)
     beaten = _beats(x, y)
     # Row i, column j: i at its best is nowhere worse than j at its worst, so that it may well beat it.
     may_beat = (x_best[:, None] >= x_worst[None, :]) & (y_best[:, None] >= y_worst[None, :])
     np.fill_diagonal(may_beat, False)
-    known = np.array([one.x_ends is not None and one.y_ends is not None for one in spots])
+    bounded = np.array([spot.x_ends is not None and spot.y_ends is not None for spot in spots])
     on_front = np.logical_not(beaten.any(axis=0))
-    surely = on_front & known & np.logical_not(may_beat.any(axis=0))
+    surely = on_front & bounded & np.logical_not(may_beat.any(axis=0))
     return [FrontierStatus(front, sure) for front, sure in zip(on_front.tolist(), surely.tolist(), strict=True)]
 
 
@@ -62,5 +62,5 @@ def _sides(values: Sequence[tuple[float, Ends | None]], better: Better) -> tuple
 def _beats(x: _Values, y: _Values) -> NDArray[np.bool_]:
     """Row i, column j: i is at least as good as j in both, and better in one."""
     dx, dy = x[:, None] - x[None, :], y[:, None] - y[None, :]
-    found: NDArray[np.bool_] = (dx >= 0) & (dy >= 0) & ((dx > 0) | (dy > 0))
-    return found
+    beats: NDArray[np.bool_] = (dx >= 0) & (dy >= 0) & ((dx > 0) | (dy > 0))
+    return beats

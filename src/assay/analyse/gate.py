@@ -56,7 +56,7 @@ def names_in(name: str, job: MultiRunJobResult) -> tuple[str, ...]:
     """A number by the names that a job has for it, of which a program may give several; none where it has none."""
     metric, statistic = split_statistic(name)
     dot = f".{statistic}" if statistic else ""
-    return tuple(f"{one}{dot}" for one in job.metrics if metric in (one, base_name(one)))
+    return tuple(f"{label}{dot}" for label in job.metrics if metric in (label, base_name(label)))
 
 
 def reading_of(
@@ -78,8 +78,8 @@ def statistic_of_run(samples: Sequence[SampleSet], metric: str, statistic: str) 
         return None
     if statistic in TAILS:
         return float(np.quantile(values, TAILS[statistic])) if backed(values.size, TAILS[statistic]) else None
-    known: dict[str, Callable[..., np.float64]] = {"mean": np.mean, "min": np.min, "max": np.max}
-    return float(values.std(ddof=1) if statistic == "std" else known.get(statistic, np.median)(values))
+    functions: dict[str, Callable[..., np.float64]] = {"mean": np.mean, "min": np.min, "max": np.max}
+    return float(values.std(ddof=1) if statistic == "std" else functions.get(statistic, np.median)(values))
 
 
 def not_backed(name: str, counts: Sequence[int]) -> str:
@@ -167,32 +167,36 @@ def draft_line(found: ResultPool, name: str, limits: RegressionLimits, by_run: B
     """
     metric, statistic = split_statistic(name)
     old, new = _having(found.a, metric), _having(found.b[:1], metric)
-    known = [stats for _, stats in (*old, *new)]
+    statistics = [stats for _, stats in (*old, *new)]
     # A spread is better small, whatever it is the spread of.
-    better = "lower" if statistic == "std" else next((one.better for one in known if one.better), None)
-    line = LimitVerdict(name, known[-1].unit if known else "", better, limits.limit_of(name))
+    better = (
+        "lower"
+        if statistic == "std"
+        else next((metric_stats.better for metric_stats in statistics if metric_stats.better), None)
+    )
+    line = LimitVerdict(name, statistics[-1].unit if statistics else "", better, limits.limit_of(name))
     if not old or not new:
         return LimitDraft(replace(line, because=f"{metric} was not measured{' in the baseline' if new else ''}"))
     sides = [[reading_of(job, stats, metric, statistic, by_run) for job, stats in side] for side in (old, new)]
-    a, b = ([one for one in side if one is not None] for side in sides)
+    a, b = ([reading for reading in side if reading is not None] for side in sides)
     if not a or not b:
         return LimitDraft(replace(line, because=not_backed(name, [stats.count for _, stats in (new if a else old)])))
     line = replace(
         line,
         results=len(a),
-        baseline=float(np.median([one.value for one in a])),
+        baseline=float(np.median([reading.value for reading in a])),
         value=b[0].value,
         baseline_interval=_interval(a, limits.level),
         value_interval=_interval(b, limits.level),
     )
-    reason = different_meaning(known) or ("" if better else "which direction is better was not declared")
+    reason = different_meaning(statistics) or ("" if better else "which direction is better was not declared")
     change = None if reason else change_between_results(a, b)
     if change is None:
         have = f"{count(len(a[0].runs), 'run')} against {count(len(b[0].runs), 'run')}"
         few = f"{have}: each side needs {MIN_RUNS} or more, or the baseline more results"
         spread = few if a[0].runs and b[0].runs else unknown_spread(statistic)
         return LimitDraft(replace(line, because=reason or spread))
-    return LimitDraft(line, change, min(len(one.runs) for one in (*a, *b)) if len(a) == 1 else 0, found.moved)
+    return LimitDraft(line, change, min(len(reading.runs) for reading in (*a, *b)) if len(a) == 1 else 0, found.moved)
 
 
 def _having(jobs: Sequence[MultiRunJobResult], metric: str) -> list[tuple[MultiRunJobResult, MetricStatistics]]:
@@ -202,7 +206,7 @@ def _having(jobs: Sequence[MultiRunJobResult], metric: str) -> list[tuple[MultiR
 def _interval(readings: Sequence[ResultReading], level: float) -> Interval | None:
     if len(readings) == 1:
         return between_runs(readings[0].runs, level)
-    return between_results([one.value for one in readings], level)
+    return between_results([reading.value for reading in readings], level)
 
 
 def believable(chances: Sequence[float], rate: float) -> list[bool]:
@@ -328,13 +332,13 @@ class JobGate:
     @property
     def answer(self) -> GateAnswer:
         """What the job alone would make of the gate."""
-        told = [check.passed for check in self.objectives]
+        verdicts = [check.passed for check in self.objectives]
         answers = [line.answer for line in self.lines]
-        if self.kind == "invalid" or False in told or "red" in answers:
+        if self.kind == "invalid" or False in verdicts or "red" in answers:
             return "red"
         if self.kind in ("not measured", "not comparable"):
             return "nothing"
-        return "cannot tell" if self.kind == "no baseline" or None in told or "cannot tell" in answers else "green"
+        return "cannot tell" if self.kind == "no baseline" or None in verdicts or "cannot tell" in answers else "green"
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,7 +393,7 @@ def gate(
     jobs = _concluded(drafts, limits)
     # A point that earlier baselines had and the newest no longer has is not missing.
     newest = () if part or not baseline else baseline[0].jobs
-    missing = tuple(job for job in matching.only_a if any(job is one for one in newest))
+    missing = tuple(job for job in matching.only_a if any(job is earlier for earlier in newest))
     answer = _answer_of(jobs, missing, compared=baseline is not None)
     return GateResult(answer, _reasons(jobs, missing), jobs, missing)
 
@@ -409,8 +413,8 @@ def _alone(job: MultiRunJobResult) -> JobGate:
     if not word:
         return JobGate(job, "judged")
     failure = job.error or next((run.error for run in job.runs if run.error), None)
-    told = (f"the new result is {word}", *((failure.message,) if failure else ()))
-    return JobGate(job, "invalid" if job.state == "done" else "not measured", told)
+    reasons = (f"the new result is {word}", *((failure.message,) if failure else ()))
+    return JobGate(job, "invalid" if job.state == "done" else "not measured", reasons)
 
 
 def _against(
@@ -419,16 +423,16 @@ def _against(
     """Choose what a job is held against, and find how far each of its numbers is from it."""
     if pair is None:
         return replace(alone, kind="no baseline", because=("no earlier result has this job",)), ()
-    found = pool(pair, anyway=anyway, sides=SIDES)
-    if found.refused:
-        return replace(alone, kind="not comparable", because=found.refused, warnings=found.warnings), ()
-    used = tuple(job.job for job in found.a)
-    unpromised = _unpromised(found.a, alone.result)
-    told = (*((unpromised,) if unpromised else ()), *found.warnings)
-    judged = replace(alone, baseline=used, left_out=found.left_out, warnings=told, unpromised=unpromised)
+    pooled = pool(pair, anyway=anyway, sides=SIDES)
+    if pooled.refused:
+        return replace(alone, kind="not comparable", because=pooled.refused, warnings=pooled.warnings), ()
+    used = tuple(job.job for job in pooled.a)
+    unpromised = _unpromised(pooled.a, alone.result)
+    warnings = (*((unpromised,) if unpromised else ()), *pooled.warnings)
+    judged = replace(alone, baseline=used, left_out=pooled.left_out, warnings=warnings, unpromised=unpromised)
     # What the baseline has counts too: a number that is no longer there must not pass unseen.
-    names = _numbers((alone.result, found.a[0]), limits, chosen)
-    return judged, tuple(draft_line(found, name, limits, by_run) for name in names)
+    names = _numbers((alone.result, pooled.a[0]), limits, chosen)
+    return judged, tuple(draft_line(pooled, name, limits, by_run) for name in names)
 
 
 def _unpromised(baseline: Sequence[MultiRunJobResult], new: MultiRunJobResult) -> str:
@@ -447,19 +451,19 @@ def _numbers(jobs: Sequence[MultiRunJobResult], limits: RegressionLimits, chosen
     """The numbers that count for a job, each once, by the names that its results have for them."""
     wanted = dict.fromkeys((*(limits.numbers or (name for job in jobs for name in chosen(job))), *limits.of))
     named = {name: dict.fromkeys(full for job in jobs for full in names_in(name, job)) for name in wanted}
-    return tuple(dict.fromkeys(full for name, found in named.items() for full in found or (name,)))
+    return tuple(dict.fromkeys(full for name, full_names in named.items() for full in full_names or (name,)))
 
 
 def _concluded(
     drafts: Sequence[tuple[JobGate, tuple[LimitDraft, ...]]], limits: RegressionLimits
 ) -> tuple[JobGate, ...]:
     """Give every number its answer, now that all are known."""
-    known = [draft for _, lines in drafts for draft in lines if draft.change is not None]
-    believed = believable([draft.chance for draft in known], (1 - limits.level) / 2)
-    sure = {id(draft) for draft, kept in zip(known, believed, strict=True) if kept}
+    comparable = [draft for _, lines in drafts for draft in lines if draft.change is not None]
+    believed = believable([draft.chance for draft in comparable], (1 - limits.level) / 2)
+    sure = {id(draft) for draft, is_believed in zip(comparable, believed, strict=True) if is_believed}
 
     def judged(draft: LimitDraft) -> LimitVerdict:
-        return judged_line(draft, limits, believed=id(draft) in sure, looked_at=len(known))
+        return judged_line(draft, limits, believed=id(draft) in sure, looked_at=len(comparable))
 
     return tuple(replace(job, lines=tuple(map(judged, lines))) for job, lines in drafts)
 
@@ -479,7 +483,7 @@ def _reasons(jobs: Sequence[JobGate], missing: Sequence[MultiRunJobResult]) -> t
     lines = [line.answer for job in jobs for line in job.lines]
     objectives = [check.passed for job in jobs for check in job.objectives]
     kinds = [job.kind for job in jobs]
-    told = (
+    tallies = (
         (lines.count("red"), len(lines), "number", "worse than the limit"),
         (objectives.count(False), len(objectives), "objective", "missed"),
         (kinds.count("invalid"), len(kinds), "job", "invalid"),
@@ -490,9 +494,9 @@ def _reasons(jobs: Sequence[JobGate], missing: Sequence[MultiRunJobResult]) -> t
         (objectives.count(None), len(objectives), "objective", "cannot be told"),
         (len(missing), len(missing), "job", "of the baseline not in the new result"),
     )
-    found = tuple(f"{some} of {count(every, thing)} {word}" for some, every, thing, word in told if some)
+    reasons = tuple(f"{some} of {count(every, thing)} {word}" for some, every, thing, word in tallies if some)
     red = [job for job in jobs if job.unpromised and any(line.answer == "red" for line in job.lines)]
-    found += tuple(dict.fromkeys(job.unpromised for job in red))
+    reasons += tuple(dict.fromkeys(job.unpromised for job in red))
     good = ((len(lines), "number", "within the limit"), (len(objectives), "objective", "met"))
     fine = tuple(f"{count(every, thing)} {word}" for every, thing, word in good if every)
-    return found or fine or ("every job was measured" if jobs else "the result has no job",)
+    return reasons or fine or ("every job was measured" if jobs else "the result has no job",)

@@ -56,8 +56,8 @@ def _of_model(definition: Definition, metrics: Collection[str]) -> tuple[str, ..
     """Latency or, offline, throughput; prefill and decoding where the model writes text."""
     if definition.load.scenario == "offline":
         return _present(("throughput_per_s",), metrics) or _present(("output_tokens_per_s",), metrics)
-    found = _present(_OF_A_GENERATOR, metrics) or _present(("latency_ms",), metrics)
-    return (*found, *foremost(metrics)) if found else ()
+    generator_metrics = _present(_OF_A_GENERATOR, metrics) or _present(("latency_ms",), metrics)
+    return (*generator_metrics, *foremost(metrics)) if generator_metrics else ()
 
 
 def _of_service(definition: Definition, metrics: Collection[str]) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ def _of_service(definition: Definition, metrics: Collection[str]) -> tuple[str, 
     else:
         felt = _present(_OF_A_REQUEST, metrics)[:1]
         # In an open loop the throughput is what was offered, and says nothing.
-        closed = load.rate is None and load.trace is None and not any(one.rate is not None for one in load.stages)
+        closed = load.rate is None and load.trace is None and not any(stage.rate is not None for stage in load.stages)
         felt += _present(("throughput_per_s",), metrics) if closed or not felt else ()
     return (*_present(first, metrics), *felt, *foremost(metrics))
 
@@ -83,7 +83,7 @@ def headline_or_first(definition: Definition, metrics: Collection[str]) -> tuple
 def declared(definition: Definition) -> tuple[str, ...]:
     """The names of the metrics that a file declares for a program, in its order."""
     target = definition.target
-    return tuple(dict.fromkeys(one.name for one in target.metrics)) if isinstance(target, CommandTarget) else ()
+    return tuple(dict.fromkeys(metric.name for metric in target.metrics)) if isinstance(target, CommandTarget) else ()
 
 
 def _of_command(definition: Definition, metrics: Collection[str]) -> tuple[str, ...]:
@@ -126,18 +126,18 @@ def readings(
         named: metrics and statistics that somebody asked to watch, beside those of the job itself.
         known: metrics of the series that the job has already; one that it did not give this time has no value.
     """
-    found: dict[str, SeriesReading] = {}
+    by_metric: dict[str, SeriesReading] = {}
     if result.state == "done":
         objective = result.definition.get("objective")
         asked = [*_headline(result), *(objective if isinstance(objective, Mapping) else ()), *named]
         for name in asked:
             for reading in _matching(str(name), result.metrics):
-                found.setdefault(reading.metric, reading)
+                by_metric.setdefault(reading.metric, reading)
     for name in known:
-        if name not in found:
-            exact = (one for one in _matching(name, result.metrics) if one.metric == name)
-            found[name] = next(exact, SeriesReading(name, "", None, None))
-    return tuple(found.values())
+        if name not in by_metric:
+            exact = (match for match in _matching(name, result.metrics) if match.metric == name)
+            by_metric[name] = next(exact, SeriesReading(name, "", None, None))
+    return tuple(by_metric.values())
 
 
 def split_statistic(name: str, metrics: Iterable[str] = ()) -> tuple[str, str]:

@@ -124,8 +124,8 @@ def power(effect: float, runs: int, level: float = LEVEL) -> float:
     spreads, weights = _spreads(2 * runs - 2)
     shift = abs(effect) * math.sqrt(runs / 2)
     reach = np.multiply.outer(limits, spreads)
-    told = _normal_cdf(shift - reach) + _normal_cdf(-shift - reach)
-    return float(np.einsum("i,ij,j->", shares, told, weights))
+    power = _normal_cdf(shift - reach) + _normal_cdf(-shift - reach)
+    return float(np.einsum("i,ij,j->", shares, power, weights))
 
 
 @lru_cache(maxsize=256)

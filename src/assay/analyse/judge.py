@@ -76,21 +76,21 @@ def _values_by_run(outcomes: Sequence[RunOutcome]) -> dict[str, dict[int, NDArra
 
 def _summarised(job: Job, by_metric: Mapping[str, Mapping[int, NDArray[np.float64]]]) -> dict[str, MetricStatistics]:
     return {
-        name: summarise(name, known.unit, known.better, by_run)
+        name: summarise(name, description.unit, description.better, by_run)
         for name, by_run in by_metric.items()
-        if (known := describe_for(job, name)) and any(np.isfinite(values).any() for values in by_run.values())
+        if (description := describe_for(job, name)) and any(np.isfinite(values).any() for values in by_run.values())
     }
 
 
 def describe_for(job: Job, name: str) -> Metric:
     """Unit and direction of a metric: as the benchmark file declares them, else as its name tells."""
-    known = describe(name)
+    description = describe(name)
     target = job.definition.target
     patterns = target.metrics if isinstance(target, CommandTarget) else ()
-    declared = next((one for one in patterns if one.name == base_name(name)), None)
+    declared = next((pattern for pattern in patterns if pattern.name == base_name(name)), None)
     if declared is None:
-        return known
-    return replace(known, unit=declared.unit or known.unit, better=declared.better or known.better)
+        return description
+    return replace(description, unit=declared.unit or description.unit, better=declared.better or description.better)
 
 
 def _device_failure(runs: Sequence[SingleRunResult]) -> Failure | None:

@@ -198,18 +198,20 @@ def smallest_change(
 
 def _within(name: str, samples: Mapping[int, Values], scale: _Scale, spread: float) -> WithinRunSpread | None:
     """The spread inside runs, as far as there are samples on the scale of the study."""
-    kept = [values[np.isfinite(values)] for values in samples.values()]
-    kept = [scale.take(values) for values in kept if values.size > 1 and (not scale.logarithmic or (values > 0).all())]
-    if not kept:
+    usable = [values[np.isfinite(values)] for values in samples.values()]
+    usable = [
+        scale.take(values) for values in usable if values.size > 1 and (not scale.logarithmic or (values > 0).all())
+    ]
+    if not usable:
         return None
-    variance = float(np.mean([values.var(ddof=1) for values in kept]))
-    independent = [values.size / variance_inflation(values) for values in kept]
-    errors = [_error(values, mean=is_quality(name)) for values in kept]
-    known = [error for error in errors if error is not None]
-    explained = float(np.mean(np.square(known))) if len(known) == len(errors) and spread else None
+    variance = float(np.mean([values.var(ddof=1) for values in usable]))
+    independent = [values.size / variance_inflation(values) for values in usable]
+    errors = [_error(values, mean=is_quality(name)) for values in usable]
+    known_errors = [error for error in errors if error is not None]
+    explained = float(np.mean(np.square(known_errors))) if len(known_errors) == len(errors) and spread else None
     return WithinRunSpread(
         spread=scale.variation(math.sqrt(variance)),
-        samples=int(np.median([values.size for values in kept])),
+        samples=int(np.median([values.size for values in usable])),
         independent=float(np.median(independent)),
         share=None if explained is None else min(1.0, explained / spread**2),
     )
@@ -266,8 +268,8 @@ def _against(name: str, stats: MetricStatistics, values: Mapping[int, float], le
         return compare_metric(name, _part(stats, first), _part(stats, second), level=level)
 
     drawn = (rng.permutation(runs).tolist() for _ in range(SPLITS))
-    told = sum(compared(order[:half], order[half:]).answer != "cannot tell" for order in drawn)
-    return SelfComparison(compared(runs[::2], runs[1::2]), compared(runs[:half], runs[half:]), SPLITS, told)
+    told_apart = sum(compared(order[:half], order[half:]).answer != "cannot tell" for order in drawn)
+    return SelfComparison(compared(runs[::2], runs[1::2]), compared(runs[:half], runs[half:]), SPLITS, told_apart)
 
 
 def _part(stats: MetricStatistics, runs: Iterable[int]) -> MetricStatistics:

@@ -66,9 +66,9 @@ def _outlier(pool: SamplePool, index: int, score: float) -> Outlier:
 def measured_values(samples: Iterable[SampleSet]) -> dict[str, NDArray[np.float64]]:
     """Metric → the values of one run's measured phase, in the order they were taken."""
     parts: dict[str, list[NDArray[np.float64]]] = {}
-    for one in samples:
-        if one.phase == "measure":
-            parts.setdefault(one.metric, []).append(one.value)
+    for sample_set in samples:
+        if sample_set.phase == "measure":
+            parts.setdefault(sample_set.metric, []).append(sample_set.value)
     return {metric: values[0] if len(values) == 1 else np.concatenate(values) for metric, values in parts.items()}
 
 
@@ -204,15 +204,17 @@ class ScoreRecord:
 
 def qualities(by_run: Mapping[int, Mapping[str, NDArray[np.float64]]]) -> dict[str, Quality]:
     """Sum up scores: run id → metric → one value per answer, NaN where there is none."""
-    names = dict.fromkeys(name for found in by_run.values() for name in found)
+    names = dict.fromkeys(name for scores in by_run.values() for name in scores)
     return {
-        name: _quality(name, {run: found[name] for run, found in by_run.items() if name in found}) for name in names
+        name: _quality(name, {run: scores[name] for run, scores in by_run.items() if name in scores}) for name in names
     }
 
 
 def _quality(name: str, by_run: Mapping[int, NDArray[np.float64]]) -> Quality:
-    known = describe(name)
+    description = describe(name)
     # An answer without a score is no value, here as after a run; its reason is told beside the numbers.
     finite = {run: values[np.isfinite(values)] for run, values in by_run.items() if np.isfinite(values).any()}
     means = {run: float(values.mean()) for run, values in finite.items()}
-    return Quality(summarise(name, known.unit, known.better, finite), means, between_runs(list(means.values())))
+    return Quality(
+        summarise(name, description.unit, description.better, finite), means, between_runs(list(means.values()))
+    )

@@ -64,11 +64,11 @@ def total(courses: list[CounterCourse]) -> CounterCourse:
     if not courses:
         return CounterCourse(np.empty(0), np.empty(0))
     at_s = courses[0].at_s
-    for one in courses[1:]:
-        at_s = np.intersect1d(at_s, one.at_s)
-    parts = [one.value[np.isin(one.at_s, at_s)] for one in courses]
+    for other in courses[1:]:
+        at_s = np.intersect1d(at_s, other.at_s)
+    parts = [course.value[np.isin(course.at_s, at_s)] for course in courses]
     return CounterCourse(
-        at_s, np.sum(parts, axis=0), max(one.resets for one in courses), max(one.gaps for one in courses)
+        at_s, np.sum(parts, axis=0), max(course.resets for course in courses), max(course.gaps for course in courses)
     )
 
 
@@ -129,31 +129,31 @@ _PROCESS_MEMORY = Quantity("process_memory_bytes", "Memory of the service", "B",
 
 def watched(metrics: Metrics) -> list[QuantityCourse]:
     """Every quantity that there is something of, nodes first, then GPUs, then services."""
-    found = [*_nodes(metrics), *_gpus(metrics), *_services(metrics)]
-    return [one for one in found if one.course.told.size]
+    courses = [*_nodes(metrics), *_gpus(metrics), *_services(metrics)]
+    return [course for course in courses if course.course.told.size]
 
 
 def summary(metrics: Metrics) -> dict[str, JsonValue]:
     """The quantities as mean and highest value over what was measured, and how the scrapes went, as facts of a run."""
     low, high = metrics.measured or (metrics.begin_s, metrics.end_s)
-    silent = [_target(one.labels) for one in metrics.named(HAS_METRICS) if not one.value.any()]
+    silent = [_target(series.labels) for series in metrics.named(HAS_METRICS) if not series.value.any()]
     figures: list[JsonValue] = []
-    for one in watched(metrics):
-        told = one.course.value[(one.course.at_s >= low) & (one.course.at_s <= high)]
-        told = told[np.isfinite(told)]
-        if told.size:
+    for course in watched(metrics):
+        values = course.course.value[(course.course.at_s >= low) & (course.course.at_s <= high)]
+        values = values[np.isfinite(values)]
+        if values.size:
             figures.append(
                 {
-                    "what": one.quantity.key,
-                    "title": one.quantity.title,
-                    "unit": one.quantity.unit,
-                    "whose": one.quantity.whose,
-                    "of": one.of,
-                    "mean": float(told.mean()),
-                    "max": float(told.max()),
-                    "readings": int(told.size),
-                    "gaps": one.course.gaps,
-                    "resets": one.course.resets,
+                    "what": course.quantity.key,
+                    "title": course.quantity.title,
+                    "unit": course.quantity.unit,
+                    "whose": course.quantity.whose,
+                    "of": course.of,
+                    "mean": float(values.mean()),
+                    "max": float(values.max()),
+                    "readings": int(values.size),
+                    "gaps": course.course.gaps,
+                    "resets": course.course.resets,
                 }
             )
     return {
@@ -172,34 +172,36 @@ def together(parts: Sequence[JsonValue]) -> dict[str, JsonValue] | None:
     Args:
         parts: the facts `monitoring` of the same run of each client, as `summary` made them.
     """
-    told = [part for part in parts if isinstance(part, dict) and isinstance(part.get("figures"), list)]
-    if not told:
+    with_figures = [part for part in parts if isinstance(part, dict) and isinstance(part.get("figures"), list)]
+    if not with_figures:
         return None
     figures: dict[tuple[str, str], JsonValue] = {}
     targets: dict[str, JsonValue] = {}
     absent: dict[str, JsonValue] = {}
-    for part in told:
+    for part in with_figures:
         rows = part["figures"]
-        for one in rows if isinstance(rows, list) else ():
-            if isinstance(one, dict):
-                figures.setdefault((str(one.get("of")), str(one.get("what"))), one)
-        for found, name in ((targets, "targets"), (absent, "absent")):
+        for figure in rows if isinstance(rows, list) else ():
+            if isinstance(figure, dict):
+                figures.setdefault((str(figure.get("of")), str(figure.get("what"))), figure)
+        for collected, name in ((targets, "targets"), (absent, "absent")):
             section = part.get(name)
-            found |= {
-                key: value for key, value in (section.items() if isinstance(section, dict) else ()) if key not in found
+            collected |= {
+                key: value
+                for key, value in (section.items() if isinstance(section, dict) else ())
+                if key not in collected
             }
-    return {**told[0], "figures": list(figures.values()), "targets": targets, "absent": absent}
+    return {**with_figures[0], "figures": list(figures.values()), "targets": targets, "absent": absent}
 
 
 def _targets(metrics: Metrics) -> dict[str, JsonValue]:
     """How often each thing was scraped over the run, how often that failed, and how often scrapes are missing."""
-    found: dict[str, list[int]] = {}
-    for one in metrics.named("up"):
-        row = found.setdefault(_target(one.labels), [0, 0, 0])
-        row[0] += int(one.value.size)
-        row[1] += int(np.count_nonzero(one.value == 0))
-        row[2] += broken(one.at_ms / 1e3, one.value, metrics.interval_s).gaps
-    return {name: {"scrapes": row[0], "failed": row[1], "gaps": row[2]} for name, row in found.items()}
+    tallies: dict[str, list[int]] = {}
+    for series in metrics.named("up"):
+        row = tallies.setdefault(_target(series.labels), [0, 0, 0])
+        row[0] += int(series.value.size)
+        row[1] += int(np.count_nonzero(series.value == 0))
+        row[2] += broken(series.at_ms / 1e3, series.value, metrics.interval_s).gaps
+    return {name: {"scrapes": row[0], "failed": row[1], "gaps": row[2]} for name, row in tallies.items()}
 
 
 def _target(labels: Mapping[str, str]) -> str:
@@ -214,25 +216,25 @@ def _nodes(metrics: Metrics) -> Iterator[QuantityCourse]:
         DISK_READ: ("node_disk_read_bytes_total", _NO_DISK),
         DISK_WRITTEN: ("node_disk_written_bytes_total", _NO_DISK),
     }
-    for node, series in _by(metrics, lambda one: one.labels.get("node", ""), "node_").items():
+    for node, series in _by(metrics, lambda row: row.labels.get("node", ""), "node_").items():
         yield from _processors(node, series, metrics.interval_s)
         yield from _memory(node, series, metrics.interval_s)
         for quantity, (name, but) in plain.items():
-            rows = [one for one in series if one.name == name and not but.fullmatch(one.labels.get("device", ""))]
+            rows = [row for row in series if row.name == name and not but.fullmatch(row.labels.get("device", ""))]
             if rows:
-                yield QuantityCourse(quantity, node, total([_rate(one, metrics.interval_s) for one in rows]))
+                yield QuantityCourse(quantity, node, total([_rate(row, metrics.interval_s) for row in rows]))
 
 
 def _processors(node: str, series: Sequence[ScrapedSeries], interval_s: float) -> Iterator[QuantityCourse]:
-    rows = [one for one in series if one.name == "node_cpu_seconds_total" and one.labels.get("mode") in _BUSY]
-    count = len({one.labels.get("cpu") for one in rows})
+    rows = [row for row in series if row.name == "node_cpu_seconds_total" and row.labels.get("mode") in _BUSY]
+    count = len({row.labels.get("cpu") for row in rows})
     if count:
-        busy = total([_rate(one, interval_s) for one in rows])
+        busy = total([_rate(row, interval_s) for row in rows])
         yield QuantityCourse(CPU, node, _scaled(busy, 100 / count))
 
 
 def _memory(node: str, series: Sequence[ScrapedSeries], interval_s: float) -> Iterator[QuantityCourse]:
-    rows = {one.name: one for one in series}
+    rows = {row.name: row for row in series}
     try:
         whole, free = (rows[f"node_memory_{name}_bytes"] for name in ("MemTotal", "MemAvailable"))
     except KeyError:
@@ -245,17 +247,18 @@ def _memory(node: str, series: Sequence[ScrapedSeries], interval_s: float) -> It
 def _gpus(metrics: Metrics) -> Iterator[QuantityCourse]:
     for quantity, name, scale in _GPU:
         rows = {
-            f"{one.labels.get('node', '')} GPU {one.labels.get('gpu', '')}".strip(): one for one in metrics.named(name)
+            f"{scraped.labels.get('node', '')} GPU {scraped.labels.get('gpu', '')}".strip(): scraped
+            for scraped in metrics.named(name)
         }
-        for of, one in rows.items():
-            yield QuantityCourse(quantity, of, _scaled(_gauge(one, metrics.interval_s), scale))
+        for of, series in rows.items():
+            yield QuantityCourse(quantity, of, _scaled(_gauge(series, metrics.interval_s), scale))
 
 
 def _services(metrics: Metrics) -> Iterator[QuantityCourse]:
-    for service, series in _by(metrics, lambda one: one.labels.get("service", "")).items():
+    for service, series in _by(metrics, lambda row: row.labels.get("service", "")).items():
         if not service:
             continue
-        names = {one.name for one in series}
+        names = {row.name for row in series}
         for quantity, metric in _SERVICE:
             course = _known(metric, series, names, metrics.interval_s)
             if course is not None:
@@ -264,35 +267,35 @@ def _services(metrics: Metrics) -> Iterator[QuantityCourse]:
             (_PROCESS_CPU, "process_cpu_seconds_total", 100.0),
             (_PROCESS_MEMORY, "process_resident_memory_bytes", 1.0),
         ):
-            rows = [one for one in series if one.name == name]
+            rows = [row for row in series if row.name == name]
             if rows:
                 yield QuantityCourse(quantity, service, _scaled(_summed(rows, metrics.interval_s), scale))
 
 
 def _known(metric: str, series: Sequence[ScrapedSeries], names: set[str], interval_s: float) -> CounterCourse | None:
     """One of the server's own numbers, by the first of its known names that the server has."""
-    known = [one.name for one in ALIASES if one.metric == metric and one.how in ("rate", "mean")]
-    name = next((one for one in (*known, *_FALLBACK.get(metric, ())) if one in names), None)
+    aliases = [alias.name for alias in ALIASES if alias.metric == metric and alias.how in ("rate", "mean")]
+    name = next((candidate for candidate in (*aliases, *_FALLBACK.get(metric, ())) if candidate in names), None)
     if name is None:
         return None
-    rows = [one for one in series if one.name == name]
+    rows = [row for row in series if row.name == name]
     course = _summed(rows, interval_s)
     return _scaled(course, 1 / len(rows)) if metric.endswith("_share") else course
 
 
 def _summed(rows: Sequence[ScrapedSeries], interval_s: float) -> CounterCourse:
-    return total([_rate(one, interval_s) if one.is_counter else _gauge(one, interval_s) for one in rows])
+    return total([_rate(row, interval_s) if row.is_counter else _gauge(row, interval_s) for row in rows])
 
 
 def _by(metrics: Metrics, key: Callable[[ScrapedSeries], str], prefix: str = "") -> dict[str, list[ScrapedSeries]]:
     """Series by whom they are of; where two exporters tell of the same node, the one that told more counts."""
-    found: dict[str, dict[str, list[ScrapedSeries]]] = {}
-    for one in metrics.series:
-        if one.name.startswith(prefix) and key(one):
-            found.setdefault(key(one), {}).setdefault(one.labels.get("instance", ""), []).append(one)
+    by_owner: dict[str, dict[str, list[ScrapedSeries]]] = {}
+    for scraped in metrics.series:
+        if scraped.name.startswith(prefix) and key(scraped):
+            by_owner.setdefault(key(scraped), {}).setdefault(scraped.labels.get("instance", ""), []).append(scraped)
     return {
         name: max(parts.values(), key=lambda rows: sum(row.value.size for row in rows))
-        for name, parts in sorted(found.items())
+        for name, parts in sorted(by_owner.items())
     }
 
 

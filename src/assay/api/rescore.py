@@ -26,9 +26,9 @@ def scorers_of(result: MultiRunJobResult, asked: Sequence[str] = ()) -> tuple[st
     """
     workload = result.definition.get("workload")
     named = workload.get("scorers") if isinstance(workload, dict) else None
-    listed = [str(one) for one in named] if isinstance(named, list) else []
+    listed = [str(scorer) for scorer in named] if isinstance(named, list) else []
     facts = [run.facts.get("scores") for run in result.runs]
-    before = [name for one in facts if isinstance(one, dict) for name in one]
+    before = [name for scores in facts if isinstance(scores, dict) for name in scores]
     chosen = tuple(dict.fromkeys(list(asked) or listed or before))
     if not chosen:
         raise UsageError(f"{result.job} names no scorer", code="no-scorer", try_="give one: --scorer rouge")
@@ -64,26 +64,35 @@ def rescore(result: MultiRunJobResult, find: Find, scorers: Sequence[str], clock
         judged[run] = {name: scored(outputs, [name]) for name in scorers}
     now = iso(clock.utc())
     return tuple(
-        _record(result.job, name, now, {run: found[name] for run, found in judged.items()}, runs) for name in scorers
+        _record(result.job, name, now, {run: scores[name] for run, scores in judged.items()}, runs) for name in scorers
     )
 
 
 def keep_scores(store: Store, records: Iterable[ScoreRecord]) -> None:
     """Add scores to the results that they are of."""
-    for one in records:
-        at = datetime.fromisoformat(one.computed_at).timestamp()
-        keep_score(store.engine, one.job, scorer=one.scorer, version=one.version, computed_at=at, document=to_json(one))
+    for record in records:
+        at = datetime.fromisoformat(record.computed_at).timestamp()
+        keep_score(
+            store.engine,
+            record.job,
+            scorer=record.scorer,
+            version=record.version,
+            computed_at=at,
+            document=to_json(record),
+        )
 
 
 def kept_scores(store: Store, results: Iterable[MultiRunJobResult]) -> dict[str, tuple[ScoreRecord, ...]]:
     """Job → its scores, oldest first; those of answers that were replaced since are left out."""
-    known = {result.job: {run.run_id: run.files.get(OUTPUTS) for run in result.runs} for result in results}
-    found: dict[str, tuple[ScoreRecord, ...]] = {}
-    for job, documents in scores_of(store.engine, tuple(known)).items():
-        records = (from_json(ScoreRecord, one, source=job) for one in documents)
-        current = tuple(one for one in records if all(known[job].get(run) == sha for run, sha in one.outputs.items()))
-        found |= {job: current} if current else {}
-    return found
+    digests = {result.job: {run.run_id: run.files.get(OUTPUTS) for run in result.runs} for result in results}
+    scores: dict[str, tuple[ScoreRecord, ...]] = {}
+    for job, documents in scores_of(store.engine, tuple(digests)).items():
+        records = (from_json(ScoreRecord, document, source=job) for document in documents)
+        current = tuple(
+            record for record in records if all(digests[job].get(run) == sha for run, sha in record.outputs.items())
+        )
+        scores |= {job: current} if current else {}
+    return scores
 
 
 def in_store(store: Store) -> Find:
@@ -104,7 +113,7 @@ def in_store(store: Store) -> Find:
 
 def newest(records: Iterable[ScoreRecord]) -> tuple[ScoreRecord, ...]:
     """The last word of each scorer."""
-    return tuple({one.scorer: one for one in records}.values())
+    return tuple({record.scorer: record for record in records}.values())
 
 
 def scores_json(results: Sequence[MultiRunJobResult], scores: dict[str, tuple[ScoreRecord, ...]]) -> str:
@@ -114,7 +123,7 @@ def scores_json(results: Sequence[MultiRunJobResult], scores: dict[str, tuple[Sc
     jobs = [
         {
             "job": result.job,
-            "scores": [to_plain(one) for one in scores.get(result.job, ())],
+            "scores": [to_plain(score) for score in scores.get(result.job, ())],
             "metrics": {name: to_plain(stats) for name, stats in result.metrics.items()},
         }
         for result in results
@@ -123,8 +132,8 @@ def scores_json(results: Sequence[MultiRunJobResult], scores: dict[str, tuple[Sc
 
 
 def _record(job: str, scorer: str, now: str, judged: dict[int, Scores], runs: dict[int, str]) -> ScoreRecord:
-    values = {run: one.values for run, one in judged.items() if one.values}
-    absent = {run: one.absent[scorer] for run, one in judged.items() if scorer in one.absent}
+    values = {run: scores.values for run, scores in judged.items() if scores.values}
+    absent = {run: scores.absent[scorer] for run, scores in judged.items() if scorer in scores.absent}
     if not values:
         raise MeasureError(next(iter(absent.values()), f"the scorer {scorer!r} gave no score"), code="scorer", at=job)
     return ScoreRecord(job, scorer, scorer_version(scorer), now, qualities(values), absent, runs)

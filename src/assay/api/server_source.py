@@ -76,8 +76,8 @@ class ServerSource:
         from assay.api.rescore import has_outputs
 
         judged = [job.job for job in jobs if has_outputs(job)]
-        found = {job: tuple(self._list(ScoreRecord, f"/jobs/{job}/scores")) for job in judged}
-        return {job: scores for job, scores in found.items() if scores}
+        by_job = {job: tuple(self._list(ScoreRecord, f"/jobs/{job}/scores")) for job in judged}
+        return {job: scores for job, scores in by_job.items() if scores}
 
     def score(self, job: MultiRunJobResult, scorers: Sequence[str]) -> None:
         body = {"scorers": list(scorers)}

@@ -112,7 +112,7 @@ class StoreSource(StoreIndex):
         from assay.alert.ingest import take
 
         taken, findings = take(self._store, [point for points in by_series.values() for point in points])
-        return ImportedPoints(taken.series, taken.added, taken.known, tuple(one.id for one in findings))
+        return ImportedPoints(taken.series, taken.added, taken.known, tuple(finding.id for finding in findings))
 
     def alerts(self, which: AlertFilter, limit: int | None = None) -> Iterator[AlertRecord]:
         from assay.alert import service

@@ -78,7 +78,7 @@ def ab(
         pair, parts = stored_experiment(go_on, store)
     else:
         pair, parts = _pair(a, b, of_a or (), of_b or (), settings or ()), ()
-    found = run_ab(
+    result = run_ab(
         pair,
         question,
         budget,
@@ -90,8 +90,8 @@ def ab(
         fresh=fresh,
         parts=parts,
     )
-    say(json.dumps(_document(found), indent=2) if as_json else _text(found))
-    raise typer.Exit(_code(found, fail_on_worse=fail_on_worse))
+    say(json.dumps(_document(result), indent=2) if as_json else _text(result))
+    raise typer.Exit(_code(result, fail_on_worse=fail_on_worse))
 
 
 def share(text: str, option: str) -> float:
@@ -188,13 +188,13 @@ def _document(found: ABResult) -> dict[str, Any]:
         "seconds": found.seconds,
         **to_plain(found.decision),
         "order": found.order or None,
-        "others": [to_plain(one) for one in found.others],
+        "others": [to_plain(decision) for decision in found.others],
         "doubts": _doubts(found),
     }
 
 
 def _text(found: ABResult) -> str:
-    told = found.decision
+    decision = found.decision
     lines = [sentence(found), "", *_table(found), ""]
     lines.append(_how(found))
     lines += [f"note   {note}" for note in _notes(found)]
@@ -202,8 +202,8 @@ def _text(found: ABResult) -> str:
     lines += [""] if len(lines) > 4 else []
     a, b = (" ".join(part.campaigns[side] for part in found.parts) for side in (0, 1))
     lines += [f"a       {a}  {found.sides[0]}", f"b       {b}  {found.sides[1]}"]
-    if not told.is_final and found.stopped != "failed":
-        lines.append(f"more    assay ab --continue {found.name} --pairs {told.more_for_seen or 40}")
+    if not decision.is_final and found.stopped != "failed":
+        lines.append(f"more    assay ab --continue {found.name} --pairs {decision.more_for_seen or 40}")
     return "\n".join([*lines, f"result  {found.name}"])
 
 
@@ -211,14 +211,14 @@ def sentence(found: ABResult) -> str:
     """The answer in one line."""
     from assay.report.wording import one_line
 
-    told, (a, b) = found.decision, found.sides
-    because = "; ".join(told.because)
-    if told.answer in ("better", "worse"):
+    decision, (a, b) = found.decision, found.sides
+    because = "; ".join(decision.because)
+    if decision.answer in ("better", "worse"):
         doubt = f"; {because}" if because else ""
-        return one_line(f"{b} is {told.answer} than {a}: {told.metric} {_change(told)}{doubt}")
-    if told.alike:
-        because = f"{because} ({_change(told)})"
-    return one_line(f"cannot tell whether {b} is better or worse than {a} in {told.metric}: {because}")
+        return one_line(f"{b} is {decision.answer} than {a}: {decision.metric} {_change(decision)}{doubt}")
+    if decision.alike:
+        because = f"{because} ({_change(decision)})"
+    return one_line(f"cannot tell whether {b} is better or worse than {a} in {decision.metric}: {because}")
 
 
 def _change(told: ABDecision) -> str:
@@ -239,8 +239,15 @@ def _table(found: ABResult) -> list[str]:
     a, b = found.sides
     head = ("metric", a, b, "change", "pairs", "answer")
     rows = [
-        (name_with_unit(one.metric, one.unit), show(one.a), show(one.b), _change(one), str(one.pairs), one.answer)
-        for one in (found.decision, *found.others)
+        (
+            name_with_unit(decision.metric, decision.unit),
+            show(decision.a),
+            show(decision.b),
+            _change(decision),
+            str(decision.pairs),
+            decision.answer,
+        )
+        for decision in (found.decision, *found.others)
     ]
     return text_table(head, rows, terminal_width(), right=(1, 2, 3, 4), flexible=(0, 1, 2))
 
@@ -263,11 +270,13 @@ def _notes(found: ABResult) -> list[str]:
     """What a person should know besides the answer."""
     from assay.report.wording import one_line
 
-    told = found.decision
+    decision = found.decision
     notes = []
-    if told.failed:
-        pairs = f"{told.failed} of {told.failed + told.pairs} pairs have a run that failed, and do not count"
-        notes.append(f"{pairs}: {'; '.join(told.failures[:3])}")
+    if decision.failed:
+        pairs = (
+            f"{decision.failed} of {decision.failed + decision.pairs} pairs have a run that failed, and do not count"
+        )
+        notes.append(f"{pairs}: {'; '.join(decision.failures[:3])}")
     if found.order:
         notes.append(found.order)
     return [one_line(note) for note in notes]

@@ -149,8 +149,8 @@ def validate(state: State = None, min_free: MinFree = "200MB", allow: Allow = No
     from assay.agent import host as agent_host
     from assay.agent.identity import state_folder
 
-    found = agent_host.validate(state_folder(state), free_size(min_free), commands="command" in allowed(allow))
-    raise typer.Exit(0 if _all_met(found) else 1)
+    findings = agent_host.validate(state_folder(state), free_size(min_free), commands="command" in allowed(allow))
+    raise typer.Exit(0 if _all_met(findings) else 1)
 
 
 @app.command("test")
@@ -272,12 +272,12 @@ def _facts_in_words(facts: HostFacts) -> str:
 def _all_met(findings: Iterable[HostCheck]) -> bool:
     """Print findings as they come; False if something needed is missing."""
     good = True
-    for one in findings:
-        word = "ok" if one.ok else "missing" if one.needed else "no"
-        say(f"{word:<8} {one.name:<14} {one.detail}")
-        if not one.ok and one.try_:
-            say(f"{'':<8} {'':<14} try: {one.try_}")
-        good = good and (one.ok or not one.needed)
+    for finding in findings:
+        word = "ok" if finding.ok else "missing" if finding.needed else "no"
+        say(f"{word:<8} {finding.name:<14} {finding.detail}")
+        if not finding.ok and finding.try_:
+            say(f"{'':<8} {'':<14} try: {finding.try_}")
+        good = good and (finding.ok or not finding.needed)
     return good
 
 
@@ -333,10 +333,10 @@ def settings_of(
 
 def allowed(allow: list[str] | None) -> frozenset[str]:
     """What jobs may do besides running models."""
-    found = frozenset(allow or ())
-    if unknown := found - {"command"}:
+    rights = frozenset(allow or ())
+    if unknown := rights - {"command"}:
         raise UsageError(f"--allow {min(unknown)} is not known", code="allow", try_="--allow command")
-    return found
+    return rights
 
 
 def env_names(given: list[str] | None) -> frozenset[str]:
@@ -365,10 +365,10 @@ def env_names(given: list[str] | None) -> frozenset[str]:
 def _devices(names: list[str]) -> tuple[str, ...]:
     from assay.spec.section import canonical
 
-    found = tuple(option_value(canonical, name, "--device", code="device") for name in names)
-    if len(set(found)) < len(found):
+    devices = tuple(option_value(canonical, name, "--device", code="device") for name in names)
+    if len(set(devices)) < len(devices):
         raise UsageError("a device is named twice", code="device", at="--device", try_="name each once")
-    return found
+    return devices
 
 
 def free_size(text: str) -> int:
@@ -430,9 +430,9 @@ def listen_token(file: Path | None, state: Path) -> str | None:
     given = read_token(file) if file else os.environ.get("ASSAY_AGENT_TOKEN", "").strip() or None
     if given:
         return given
-    kept = state / "listen-token"
-    if not kept.exists():
-        write_whole(kept, secrets.token_urlsafe(32).encode(), mode=0o600)
-        typer.echo(f"token for callers (shown once, kept in {kept}): {kept.read_text()}", err=True)
-        typer.echo(f"the server calls with it by `assay agents add URL --agent-token-file {kept}`", err=True)
-    return read_token(kept)
+    token_path = state / "listen-token"
+    if not token_path.exists():
+        write_whole(token_path, secrets.token_urlsafe(32).encode(), mode=0o600)
+        typer.echo(f"token for callers (shown once, kept in {token_path}): {token_path.read_text()}", err=True)
+        typer.echo(f"the server calls with it by `assay agents add URL --agent-token-file {token_path}`", err=True)
+    return read_token(token_path)

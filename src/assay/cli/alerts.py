@@ -75,9 +75,9 @@ def list_(
     with options.open() as source:
         alerts = tuple(source.alerts(which, limit))
     if json_:
-        say_json([to_plain(one) for one in alerts])
+        say_json([to_plain(alert) for alert in alerts])
         return
-    rows = [(one.id, one.state, one.severity, moment(one.changed_at), one.title) for one in alerts]
+    rows = [(alert.id, alert.state, alert.severity, moment(alert.changed_at), alert.title) for alert in alerts]
     say_table(("alert", "state", "severity", "changed", "title"), rows, "no alerts", flexible="title")
 
 
@@ -140,9 +140,11 @@ def rules(json_: JsonOption = False, *, options: SourceOptions) -> None:
     with options.open() as source:
         rules = source.rules()
     if json_:
-        say_json([to_plain(one) for one in rules])
+        say_json([to_plain(rule) for rule in rules])
         return
-    rows = [(one.name, one.origin, one.benchmark, str(one.rule.get("severity", "warning")), one.says) for one in rules]
+    rows = [
+        (rule.name, rule.origin, rule.benchmark, str(rule.rule.get("severity", "warning")), rule.says) for rule in rules
+    ]
     empty = "no rules; benchmark files have them under alerts, or: assay alerts rules set"
     say_table(("rule", "origin", "benchmark", "severity", "when"), rows, empty, flexible="rule")
 
@@ -210,18 +212,18 @@ def notices(
     with options.open() as source:
         messages = source.notices(alert, state.value if state else None, limit)
     if json_:
-        say_json([to_plain(one) for one in messages])
+        say_json([to_plain(message) for message in messages])
         return
     rows = [
         (
-            str(one.id),
-            one.channel,
-            one.state,
-            str(one.tries),
-            moment(one.sent_at or one.next_at or one.created_at),
-            one.error or one.subject,
+            str(message.id),
+            message.channel,
+            message.state,
+            str(message.tries),
+            moment(message.sent_at or message.next_at or message.created_at),
+            message.error or message.subject,
         )
-        for one in messages
+        for message in messages
     ]
     head = ("notice", "channel", "state", "tries", "sent or due", "about, or what is wrong")
     say_table(head, rows, "no messages", flexible=head[-1])
@@ -284,7 +286,10 @@ def _lines(alert: AlertRecord) -> Iterator[str]:
     if alert.differs:
         yield ""
         yield "differs between the last good and the first bad result"
-        yield from (f"  {one.name}: {shown(one.before)} → {shown(one.after)}" for one in alert.differs)
+        yield from (
+            f"  {difference.name}: {shown(difference.before)} → {shown(difference.after)}"
+            for difference in alert.differs
+        )
     yield ""
     for line in alert.history:
         who = f" by {line.by}" if line.by else ""

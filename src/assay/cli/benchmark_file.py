@@ -37,13 +37,13 @@ def init(
         return
     from assay.run.apis.models import listed_models
 
-    found = listed_models(target)
-    out.write_text(starter(target, found.names))
+    listing = listed_models(target)
+    out.write_text(starter(target, listing.names))
     say(f"wrote {out}")
-    if found.names:
-        say(f"model   {found.names[0]}\nnext    assay plan {out}; assay run {out}")
+    if listing.names:
+        say(f"model   {listing.names[0]}\nnext    assay plan {out}; assay run {out}")
     else:
-        say(f"note    the endpoint did not name its models: {found.why}")
+        say(f"note    the endpoint did not name its models: {listing.why}")
         say(f"next    write the name of your model into {out} (target.model), then assay plan {out}; assay run {out}")
 
 
@@ -179,15 +179,15 @@ def models(form: FormatOption = Format.text) -> None:
     from assay.report.sheet import text_table
     from assay.run.models import builtin_models
 
-    found = builtin_models()
+    models = builtin_models()
     if form is Format.json:
-        say(json.dumps([asdict(model) for model in found], indent=2))
+        say(json.dumps([asdict(model) for model in models], indent=2))
         return
-    if not found:
+    if not models:
         say("no built-in models: they come with the onnx package\ntry     pip install 'assay-bench[onnx]'")
         return
     head = ("name", "network", "input", "batch", "nodes")
-    rows = [(one.name, one.title, one.input, one.batch, str(one.nodes)) for one in found]
+    rows = [(network.name, network.title, network.input, network.batch, str(network.nodes)) for network in models]
     say("\n".join(text_table(head, rows, 100, right=(4,), flexible=(1,))))
     say("\ntrue graphs with constant weights: real compute, meaningless classes. Use a name as target.model.")
 

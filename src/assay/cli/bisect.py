@@ -92,7 +92,7 @@ def bisect(
         seconds=duration(at_most, "--at-most"),
     )
     with _items(file, settings or (), items, view) as candidates:
-        found = bisecting.bisect(
+        result = bisecting.bisect(
             candidates,
             search,
             build=items.build,
@@ -101,8 +101,8 @@ def bisect(
             lock=lock.value if lock else None,
             control=not no_control,
         )
-    say(json.dumps(_document(found), indent=2) if as_json else _text(found))
-    raise typer.Exit(0 if found.found else 3)
+    say(json.dumps(_document(result), indent=2) if as_json else _text(result))
+    raise typer.Exit(0 if result.found else 3)
 
 
 @contextmanager
@@ -270,11 +270,11 @@ def _studied(result: CampaignResult, job: MultiRunJobResult, *, all_metrics: boo
 
     samples = {run.run_id: measured_values(result.samples(job.job, run.run_id)) for run in job.runs if not run.error}
     wanted = list(job.metrics) if all_metrics else [name for name in headline_of(job) if name in job.metrics]
-    found = (
+    studies = (
         noise_of(name, job.metrics[name], {run: values[name] for run, values in samples.items() if name in values})
         for name in wanted
     )
-    return [one for one in found if one is not None]
+    return [study for study in studies if study is not None]
 
 
 def _noise_json(result: CampaignResult, studied: Mapping[str, Sequence[NoiseStudy]]) -> str:
@@ -290,7 +290,7 @@ def _noise_json(result: CampaignResult, studied: Mapping[str, Sequence[NoiseStud
             "verdict": job.verdict,
             "checks_failed": [to_plain(check) for check in job.checks if check.passed is False],
             "machine": job.environment.get("machine"),
-            "metrics": [to_plain(one) for one in studied[job.job]],
+            "metrics": [to_plain(study) for study in studied[job.job]],
         }
         for job in result.jobs
     ]
@@ -309,8 +309,8 @@ def _noise_text(result: CampaignResult, studied: Mapping[str, Sequence[NoiseStud
         elif not studied[job.job]:
             lines.append("no metric has the four runs that a study needs")
         else:
-            found = studied[job.job]
-            lines += [*_spreads(found), "", *_answers(found), "", *_resolutions(found)]
+            studies = studied[job.job]
+            lines += [*_spreads(studies), "", *_answers(studies), "", *_resolutions(studies)]
         lines += [f"doubt: {check_sentence(check)}" for check in failed(job.checks)]
     return "\n".join([*lines, "", f"result  {result.record.campaign}"])
 
@@ -323,15 +323,15 @@ def _spreads(studied: Sequence[NoiseStudy]) -> list[str]:
     head = ("metric", "median", "within", "between", "95 % interval", "explained", "drift")
     rows = [
         (
-            name_with_unit(one.metric, one.unit),
-            show(one.value),
-            show_percent(one.within.spread) if one.within else "-",
-            show_percent(one.between),
-            f"[{_figure(one.interval.low)}, {_figure(one.interval.high)}] %",
-            show_percent(one.within.share) if one.within and one.within.share is not None else "-",
-            show_percent(one.drift.change, signed=True) if one.drift.found else "none",
+            name_with_unit(study.metric, study.unit),
+            show(study.value),
+            show_percent(study.within.spread) if study.within else "-",
+            show_percent(study.between),
+            f"[{_figure(study.interval.low)}, {_figure(study.interval.high)}] %",
+            show_percent(study.within.share) if study.within and study.within.share is not None else "-",
+            show_percent(study.drift.change, signed=True) if study.drift.found else "none",
         )
-        for one in studied
+        for study in studied
     ]
     return text_table(head, rows, terminal_width(), right=range(1, 7), flexible=(0,))
 
@@ -354,12 +354,12 @@ def _answers(studied: Sequence[NoiseStudy]) -> list[str]:
     titles = ("metric", "alternating", "one half after the other", "by lot")
     rows = [
         (
-            name_with_unit(one.metric, one.unit),
-            told(one.against.interleaved),
-            told(one.against.in_turn),
-            f"told apart in {one.against.told} of {one.against.splits}",
+            name_with_unit(study.metric, study.unit),
+            told(study.against.interleaved),
+            told(study.against.in_turn),
+            f"told apart in {study.against.told} of {study.against.splits}",
         )
-        for one in studied
+        for study in studied
     ]
     return ["A against A", *text_table(titles, rows, terminal_width(), flexible=(0,))]
 
@@ -369,9 +369,10 @@ def _resolutions(studied: Sequence[NoiseStudy]) -> list[str]:
     from assay.report.numbers import name_with_unit, show_percent
     from assay.report.sheet import text_table
 
-    head = ["metric", *(str(one.runs) for one in studied[0].resolves)]
+    head = ["metric", *(str(study.runs) for study in studied[0].resolves)]
     rows = [
-        (name_with_unit(one.metric, one.unit), *(show_percent(part.change) for part in one.resolves)) for one in studied
+        (name_with_unit(study.metric, study.unit), *(show_percent(part.change) for part in study.resolves))
+        for study in studied
     ]
     title = "the smallest change that N runs on each side tell in four of five comparisons, N ="
     return [title, *text_table(head, rows, terminal_width(), right=range(1, len(head)), flexible=(0,))]

@@ -47,13 +47,19 @@ def list_(
     """List campaigns, newest first."""
     client = server.connect()
     asked = {"state": state, "benchmark": benchmark, "limit": limit}
-    found = client.get("/campaigns", {name: value for name, value in asked.items() if value})["items"]
+    campaigns = client.get("/campaigns", {name: value for name, value in asked.items() if value})["items"]
     if json_:
-        say_json(found)
+        say_json(campaigns)
         return
     rows = [
-        (one["id"], one["created_at"][:19], one["state"], f"{one['jobs_ended']}/{one['jobs']}", one["benchmark"])
-        for one in found
+        (
+            campaign["id"],
+            campaign["created_at"][:19],
+            campaign["state"],
+            f"{campaign['jobs_ended']}/{campaign['jobs']}",
+            campaign["benchmark"],
+        )
+        for campaign in campaigns
     ]
     say_table(
         ("campaign", "created", "state", "jobs", "benchmark"),
@@ -103,11 +109,11 @@ def placement(campaign: Campaign, json_: JsonOption = False, *, server: ServerOp
     """Show which agents can take a campaign's jobs, and what the others lack."""
     from assay.report.sheet import plain
 
-    found = server.connect().get(f"/campaigns/{campaign}/placement")
+    placement = server.connect().get(f"/campaigns/{campaign}/placement")
     if json_:
-        say_json(found)
+        say_json(placement)
         return
-    for group in found["groups"]:
+    for group in placement["groups"]:
         say(plain(f"{group['jobs']} job{'' if group['jobs'] == 1 else 's'}: {group['needs']}"))
         say(plain(f"  can take it: {', '.join(group['agents']) or 'nobody'}"))
         for name, lacking in group["missing"].items():
@@ -188,9 +194,9 @@ def resubmit(campaign: Campaign, *, server: ServerOptions) -> None:
 def rm(campaigns: Annotated[list[str], typer.Argument(metavar="CAMPAIGN...")], *, server: ServerOptions) -> None:
     """Remove campaigns with their results from the server."""
     client = server.connect()
-    for one in campaigns:
-        client.delete(f"/campaigns/{one}")
-        say(f"removed {one}")
+    for campaign in campaigns:
+        client.delete(f"/campaigns/{campaign}")
+        say(f"removed {campaign}")
 
 
 jobs_app = Verbs(help="List, show, cancel and retry single jobs of a server.")
@@ -214,12 +220,12 @@ def list_jobs(
     """List jobs, newest first."""
     asked = {"state": state, "campaign": campaign, "benchmark": benchmark, "agent": agent, "text": text, "limit": limit}
     client = server.connect()
-    found = client.get("/jobs", {name: value for name, value in asked.items() if value})["items"]
+    jobs = client.get("/jobs", {name: value for name, value in asked.items() if value})["items"]
     if json_:
-        say_json(found)
+        say_json(jobs)
         return
     rows = [
-        (one["id"], one["state"], one["verdict"] or "", one["agent"] or "", _now(one), one["label"]) for one in found
+        (job["id"], job["state"], job["verdict"] or "", job["agent"] or "", _now(job), job["label"]) for job in jobs
     ]
     say_table(("job", "state", "verdict", "agent", "now", "point"), rows, "no such jobs", flexible="point")
 
@@ -232,14 +238,14 @@ def show_job(job: JobName, json_: JsonOption = False, *, server: ServerOptions) 
     from assay.report.terminal import render_job
 
     client = server.connect()
-    found = client.get(f"/jobs/{job}")
+    record = client.get(f"/jobs/{job}")
     if json_:
-        say_json(found)
+        say_json(record)
         return
     result = from_json(MultiRunJobResult, client.text(f"/jobs/{job}/result"), source=job)
     say(render_job(result, width=terminal_width(), colour=use_colour()))
     say("history")
-    for event in found["history"]:
+    for event in record["history"]:
         detail = ", ".join(f"{name} {value}" for name, value in event["detail"].items())
         say(f"  {moment(event['at'])}  {event['kind']}{f' ({detail})' if detail else ''}")
 
@@ -267,9 +273,9 @@ def retry_jobs(jobs: Jobs, *, server: ServerOptions) -> None:
 def _batch(action: str, jobs: list[str], client: Any) -> None:  # noqa: ANN401  (a FleetClient; importing it is slow)
     answer = client.post("/jobs/batch", {"action": action, "jobs": jobs})
     failed = False
-    for one in answer["outcomes"]:
-        failed = failed or not one["done"]
-        say(f"{one['job']}: {one['state'] if one['done'] else one['reason']}")
+    for outcome in answer["outcomes"]:
+        failed = failed or not outcome["done"]
+        say(f"{outcome['job']}: {outcome['state'] if outcome['done'] else outcome['reason']}")
     if failed:
         raise typer.Exit(1)
 

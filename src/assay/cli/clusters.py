@@ -42,21 +42,21 @@ def list_(json_: JsonOption = False) -> None:
     """List the clusters that are known by name."""
     from assay.engines.slurm.draft import clusters, registry_file
 
-    known = clusters()
-    plain = {name: one.model_dump(mode="json", exclude_unset=True) for name, one in known.items()}
+    sections = clusters()
+    plain = {name: section.model_dump(mode="json", exclude_unset=True) for name, section in sections.items()}
     if json_:
         say_json(plain)
         return
     rows = [
         (
             name,
-            one.partition or "",
-            one.account or "",
-            one.rest or "commands of Slurm",
-            one.folder or "",
+            section.partition or "",
+            section.account or "",
+            section.rest or "commands of Slurm",
+            section.folder or "",
             " ".join(key for key in plain[name] if key not in ("partition", "account", "rest", "folder")),
         )
-        for name, one in known.items()
+        for name, section in sections.items()
     ]
     say_table(
         ("cluster", "partition", "account", "reached by", "folder", "also set"),
@@ -89,12 +89,12 @@ def check_slurm(
     from assay.spec.slurm import Slurm
     from assay.store.location import store_folder
 
-    found = look(cluster(name) if name else Slurm(), store_folder(store), on_node=on_node)
+    report = look(cluster(name) if name else Slurm(), store_folder(store), on_node=on_node)
     if json_:
-        say_json(asdict(found))
+        say_json(asdict(report))
     else:
-        _say_slurm(found)
-    if found.problems:
+        _say_slurm(report)
+    if report.problems:
         raise typer.Exit(1)
 
 
@@ -104,25 +104,25 @@ def _say_slurm(found: SlurmCheck) -> None:
     say(f"Slurm {facts.version}, cluster {facts.name or 'without a name'}, reached by {found.reached_by}")
     rows = [
         (
-            f"{one.name}{' (default)' if one.default else ''}",
-            "up" if one.up else "down",
-            "none" if one.time_limit_s is None else show_seconds(one.time_limit_s),
-            f"{one.idle}/{one.nodes}",
-            "not told" if one.cpus_per_node is None else str(one.cpus_per_node),
-            "not told" if one.memory_per_node_bytes is None else show_bytes(one.memory_per_node_bytes),
-            ", ".join(one.gres) or "none",
+            f"{partition.name}{' (default)' if partition.default else ''}",
+            "up" if partition.up else "down",
+            "none" if partition.time_limit_s is None else show_seconds(partition.time_limit_s),
+            f"{partition.idle}/{partition.nodes}",
+            "not told" if partition.cpus_per_node is None else str(partition.cpus_per_node),
+            "not told" if partition.memory_per_node_bytes is None else show_bytes(partition.memory_per_node_bytes),
+            ", ".join(partition.gres) or "none",
         )
-        for one in facts.partitions
+        for partition in facts.partitions
     ]
     say_table(("partition", "state", "limit", "idle/nodes", "cpus", "memory", "gres"), rows, "no partitions")
-    kept = "not told" if facts.kept_s is None else f"{facts.kept_s:g} s"
+    retention = "not told" if facts.kept_s is None else f"{facts.kept_s:g} s"
     accounting = facts.accounting or f"nothing ({facts.why_no_accounting})"
-    say(f"{'ended jobs':<13} {accounting}; the controller itself remembers them for {kept}")
+    say(f"{'ended jobs':<13} {accounting}; the controller itself remembers them for {retention}")
     say(f"{'arrays':<13} {'not told' if facts.max_array is None else f'up to {facts.max_array - 1} tasks'}")
-    for what, told in found.here.items():
-        say(f"{what:<13} {told}")
-    for what, told in found.node.items():
-        say(f"{f'node: {what}':<13} {told}")
+    for what, answer in found.here.items():
+        say(f"{what:<13} {answer}")
+    for what, answer in found.node.items():
+        say(f"{f'node: {what}':<13} {answer}")
     for problem in found.problems:
         say(f"problem       {problem}")
 
@@ -158,12 +158,12 @@ def check_kubernetes(
             at="place.kubernetes.image",
             try_="name one by --set image=IMAGE, or in the file",
         )
-    found = look(section, with_pod=with_pod)
+    report = look(section, with_pod=with_pod)
     if json_:
-        say_json(asdict(found))
+        say_json(asdict(report))
     else:
-        _say_kubernetes(found)
-    if found.problems:
+        _say_kubernetes(report)
+    if report.problems:
         raise typer.Exit(1)
 
 
@@ -171,7 +171,7 @@ def _section(file: Path | None, settings: list[str]) -> Kubernetes:
     from assay.spec.kubernetes import Kubernetes
     from assay.spec.load import load, read_with, settings_of
 
-    own = [f"place.kubernetes.{one.removeprefix('place.kubernetes.')}" for one in settings]
+    own = [f"place.kubernetes.{setting.removeprefix('place.kubernetes.')}" for setting in settings]
     if file is not None:
         return read_with(file, own).benchmark.place.kubernetes or Kubernetes()
     # The smallest benchmark there is: what is wrong with a key is then said as it is of a file.
@@ -186,14 +186,14 @@ def _say_kubernetes(found: KubernetesCheck) -> None:
     else:
         rows = [
             (
-                one.name,
-                "ready" if one.ready else "not ready",
-                one.cpus or "not told",
-                one.memory or "not told",
-                ", ".join(f"{name}: {count}" for name, count in one.devices.items()) or "none",
-                ", ".join(one.taints) or "none",
+                node.name,
+                "ready" if node.ready else "not ready",
+                node.cpus or "not told",
+                node.memory or "not told",
+                ", ".join(f"{name}: {count}" for name, count in node.devices.items()) or "none",
+                ", ".join(node.taints) or "none",
             )
-            for one in found.nodes
+            for node in found.nodes
         ]
         say_table(("node", "state", "cpus", "memory", "devices", "taints"), rows, "no nodes", flexible="taints")
     uses: dict[str, list[str]] = {}
@@ -201,8 +201,8 @@ def _say_kubernetes(found: KubernetesCheck) -> None:
         uses.setdefault(use, []).append(right)
     for use, rights in uses.items():
         say(f"{'not to be had':<13} {use}: this account may not {', '.join(rights)}")
-    for what, told in found.pod.items():
-        say(f"{f'pod: {what}':<13} {told}")
+    for what, answer in found.pod.items():
+        say(f"{f'pod: {what}':<13} {answer}")
     for problem in found.problems:
         say(f"{'problem':<13} {problem}")
     if not found.problems:

@@ -73,21 +73,21 @@ def compare(
     smallest = share(by, "--by")
     with Reader(options.open, repository) as reader:
         left, right = _sides(reader, a, b, benchmark, most_of(last, pool_all=pool_all))
-    found = compared(left, right, smallest=smallest, anyway=anyway, all_metrics=all_metrics)
-    if not found.jobs:
+    comparison = compared(left, right, smallest=smallest, anyway=anyway, all_metrics=all_metrics)
+    if not comparison.jobs:
         lone = "; ".join(
             f"only in {name}: {', '.join(jobs) or 'nothing'}"
-            for name, jobs in (("a", found.only_a), ("b", found.only_b))
+            for name, jobs in (("a", comparison.only_a), ("b", comparison.only_b))
         )
         raise UsageError(
             f"{a} and {b} have no job in common ({lone})",
             code="not-comparable",
             try_="compare campaigns of the same benchmark, or one job of each: c1f3/0 c2e4/1",
         )
-    say(_rendered(found, form))
-    if fail_on_worse and found.is_refused:
+    say(_rendered(comparison, form))
+    if fail_on_worse and comparison.is_refused:
         raise typer.Exit(3)
-    raise typer.Exit(1 if fail_on_worse and found.is_worse else 0)
+    raise typer.Exit(1 if fail_on_worse and comparison.is_worse else 0)
 
 
 def _sides(reader: Reader, a: str, b: str, benchmark: str, most: Most) -> tuple[Side, Side]:
@@ -98,16 +98,16 @@ def _sides(reader: Reader, a: str, b: str, benchmark: str, most: Most) -> tuple[
     from assay.report.comparison import names_itself
 
     first, second = (b, a) if names_itself(b) and not names_itself(a) else (a, b)
-    known = reader.side([first], benchmark=benchmark, most=most)
-    own = {record.campaign for record in known.records} if names_itself(first) and not names_itself(second) else ()
-    other = reader.side([second], benchmark=benchmark or known.benchmark, most=most, but=own)
-    if same := set(known.names) & set(other.names):
+    first_side = reader.side([first], benchmark=benchmark, most=most)
+    own = {record.campaign for record in first_side.records} if names_itself(first) and not names_itself(second) else ()
+    other = reader.side([second], benchmark=benchmark or first_side.benchmark, most=most, but=own)
+    if same := set(first_side.names) & set(other.names):
         raise UsageError(
             f"{a} and {b} both name {', '.join(sorted(same))}: a result tells nothing against itself",
             code="same-result",
             try_="name another result, such as latest~1",
         )
-    return (other, known) if first is b else (known, other)
+    return (other, first_side) if first is b else (first_side, other)
 
 
 def most_of(last: int | None, *, pool_all: bool) -> Most:
@@ -255,9 +255,9 @@ def _judge(judged: Side, against: Side | None, limits: RegressionLimits, by_run:
 
     record = judged.records[0]
     earlier = against.records if against else ()
-    known = [job for one in (record, *earlier) for job in one.jobs]
-    if unknown := unknown_numbers(limits, known):
-        names = sorted({name for job in known for name in job.metrics})
+    jobs = [job for campaign_record in (record, *earlier) for job in campaign_record.jobs]
+    if unknown := unknown_numbers(limits, jobs):
+        names = sorted({name for job in jobs for name in job.metrics})
         raise UsageError(
             f"no job has the metric {unknown[0]}",
             code="unknown-metric",

@@ -79,11 +79,11 @@ def locks(json_: JsonOption = False) -> None:
     """Show who measures on which device now."""
     from assay.hardware.fitness.lock import holders
 
-    found = holders()
+    holds = holders()
     if json_:
-        say_json([holder.record() for holder in found])
+        say_json([holder.record() for holder in holds])
         return
-    say("\n".join(f"{holder.device}: {holder.sentence()}" for holder in found) or "nobody holds a device")
+    say("\n".join(f"{holder.device}: {holder.sentence()}" for holder in holds) or "nobody holds a device")
 
 
 def _devices() -> list[tuple[str, str, str]]:
@@ -96,7 +96,7 @@ def _devices() -> list[tuple[str, str, str]]:
     from assay.run.torch_devices import available_devices
 
     cores = len(usable_cpus())
-    found = [("cpu", f"{cpu_model()}, {cores} core{'' if cores == 1 else 's'}", f"numpy {np.__version__}")]
+    devices = [("cpu", f"{cpu_model()}, {cores} core{'' if cores == 1 else 's'}", f"numpy {np.__version__}")]
     by_torch = available_devices()
     number = 0
     for gpu in local_gpus().gpus:
@@ -105,8 +105,8 @@ def _devices() -> list[tuple[str, str, str]]:
         number += kind == "cuda"
         by = by_torch.get(kind or "")
         why = "nothing: PyTorch is not installed" if not by_torch else "nothing: PyTorch does not reach it"
-        found.append((name, gpu.name, by or why))
-    return found
+        devices.append((name, gpu.name, by or why))
+    return devices
 
 
 def _words(given: list[str] | None) -> list[str]:
@@ -151,9 +151,9 @@ def doctor(
     ] = True,
 ) -> None:
     """Say whether this machine is fit to be measured on, and how to make it so; nothing is changed."""
-    found = _diagnose(_canonical(device), control)
-    say(json.dumps(_document(found), indent=2, ensure_ascii=False) if as_json else _text(found))
-    raise typer.Exit(_NOT_FIT if found.fit == "not fit" else 0)
+    diagnosis = _diagnose(_canonical(device), control)
+    say(json.dumps(_document(diagnosis), indent=2, ensure_ascii=False) if as_json else _text(diagnosis))
+    raise typer.Exit(_NOT_FIT if diagnosis.fit == "not fit" else 0)
 
 
 def _canonical(device: str | None) -> str | None:
@@ -174,7 +174,7 @@ def _diagnose(device: str | None, control: bool) -> _Diagnosis:
 
     state, busy = _look(device, control)
     checks = conditions_of(state)
-    fixes = {one.name: remedies(one.name, state, busy) for one in checks if one.passed is False}
+    fixes = {check.name: remedies(check.name, state, busy) for check in checks if check.passed is False}
     return _Diagnosis(fit_of(checks), checks, fixes, busy, probes(nvml(), local_gpus()), state)
 
 
@@ -192,21 +192,25 @@ def _look(device: str | None, control: bool) -> tuple[dict[str, JsonValue], tupl
     look = UsageSample()
     with device_lock(("cpu",), "assay doctor", "try" if mode == "wait" else mode, lambda _: None) as held:
         lock = held.record()
-        others = [one.record() for one in holders() if one.pid != os.getpid()] if mode != "off" else []
+        others = [holder.record() for holder in holders() if holder.pid != os.getpid()] if mode != "off" else []
         state = fitness(device, control and not others, cache_folder())
     state["lock"] = {**lock, "held": False, "others": [*others]} if others else lock
     if control and others:
         missing = state.get("absent")
         why = "another measurement is under way, which it would disturb"
         state["absent"] = {**(missing if isinstance(missing, dict) else {}), "control": why}
-    busy = [one for one in look.busy() if isinstance(one, dict)]
-    return state, tuple(one_line(f"{one['name']} (pid {one['pid']}, {one['cpu_pct']} % of a core)") for one in busy)
+    busy = [process for process in look.busy() if isinstance(process, dict)]
+    return state, tuple(
+        one_line(f"{process['name']} (pid {process['pid']}, {process['cpu_pct']} % of a core)") for process in busy
+    )
 
 
 def _document(found: _Diagnosis) -> dict[str, Any]:
     from assay.hardware.fitness.remedies import WHY
 
-    checks = [{**asdict(one), "why": WHY[one.name], "fix": found.fixes.get(one.name, ())} for one in found.checks]
+    checks = [
+        {**asdict(check), "why": WHY[check.name], "fix": found.fixes.get(check.name, ())} for check in found.checks
+    ]
     return {name: value for name, value in asdict(found).items() if name != "fixes"} | {"checks": checks}
 
 
@@ -214,11 +218,14 @@ def _text(found: _Diagnosis) -> str:
     from assay.hardware.fitness.remedies import WHY
     from assay.report.wording import one_line
 
-    width = max(map(len, [*(one.name for one in found.checks), *(one.name for one in found.probes)]))
+    width = max(map(len, [*(check.name for check in found.checks), *(one.name for one in found.probes)]))
     lines = [_where(found.state), ""]
-    for one in found.checks:
-        lines.append(_row(one.passed, one.name, one_line(one.detail), width))
-        lines += [f"    why  {WHY[one.name]}", *(f"    fix  {fix}" for fix in found.fixes.get(one.name, ()))]
+    for condition in found.checks:
+        lines.append(_row(condition.passed, condition.name, one_line(condition.detail), width))
+        lines += [
+            f"    why  {WHY[condition.name]}",
+            *(f"    fix  {fix}" for fix in found.fixes.get(condition.name, ())),
+        ]
     lines += ["", "what can be watched while a job runs"]
     for probe in found.probes:
         # What a machine does not have is no fault of it; what a command would bring is.
@@ -241,9 +248,9 @@ def _row(passed: bool | None, name: str, detail: str, width: int) -> str:
 
 def _sentence(found: _Diagnosis) -> str:
     """The last line: whether the machine is fit, and which conditions are not met."""
-    told = sum(one.passed is not None for one in found.checks)
+    answered = sum(check.passed is not None for check in found.checks)
     colour = {"fit": "green", "fit with doubts": "yellow"}.get(found.fit, "red")
-    met = f"{told} of {len(found.checks)} conditions could be told, and all of them are met"
+    met = f"{answered} of {len(found.checks)} conditions could be told, and all of them are met"
     return f"{_painted(found.fit, colour)}: {', '.join(found.fixes) or met}"
 
 

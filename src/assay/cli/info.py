@@ -35,7 +35,7 @@ def info(
     from assay.store.location import cache_folder, store_folder
 
     cache = cache_folder()
-    found = everything(
+    facts = everything(
         [*(models or ())],
         proofs,
         places={"results": store_folder(), "cache": cache},
@@ -44,9 +44,9 @@ def info(
         tell=_tell,
     )
     if json_:
-        say_json(found)
+        say_json(facts)
         return
-    text = render(found, terminal_width())
+    text = render(facts, terminal_width())
     if use_colour():
         from assay.report.sheet import paint
 
@@ -94,10 +94,14 @@ def _rows(found: Facts) -> Iterable[tuple[str, str]]:
     yield "clocks", _clocks(cpu, _map(_map(found, "now"), "cpu"), absent)
     yield "memory", _memory(_map(found, "memory"), _map(_map(found, "now"), "memory"), absent)
     yield from _labelled("disks", map(_disk, _list(found, "disks")), _missing(absent, "disks"))
-    yield from _labelled("folders", (_folder(name, one) for name, one in _map(found, "file_systems").items()), "none")
+    yield from _labelled(
+        "folders", (_folder(name, folder) for name, folder in _map(found, "file_systems").items()), "none"
+    )
     yield from _labelled("gpus", map(_gpu, _list(_map(found, "gpu"), "gpus")), _no_gpu(_map(found, "gpu")))
     if others := _list(found, "accelerators"):
-        yield from _labelled("accelerators", (_joined(*map(str, _as_map(one).values())) for one in others), "")
+        yield from _labelled(
+            "accelerators", (_joined(*map(str, _as_map(accelerator).values())) for accelerator in others), ""
+        )
 
 
 def _board(board: Facts) -> Iterable[str]:
@@ -179,10 +183,10 @@ def _memory(memory: Facts, now: Facts, absent: Facts) -> str:
         swap = _number(memory, "swap_bytes")
         texts.append(f"{show_bytes(swap)} swap" if swap else "no swap")
     for value in _list(memory, "modules"):
-        one = _as_map(value)
-        speed = f" at {one['speed_mts']} MT/s" if "speed_mts" in one else ""
-        size = f" of {show_bytes(_number(one, 'size_bytes'))}" if "size_bytes" in one else ""
-        texts.append(f"{one.get('count')} modules{size} {_text(one, 'type')}{speed}".replace("  ", " ").rstrip())
+        module = _as_map(value)
+        speed = f" at {module['speed_mts']} MT/s" if "speed_mts" in module else ""
+        size = f" of {show_bytes(_number(module, 'size_bytes'))}" if "size_bytes" in module else ""
+        texts.append(f"{module.get('count')} modules{size} {_text(module, 'type')}{speed}".replace("  ", " ").rstrip())
     if "modules" not in memory:
         texts.append(_missing(absent, "memory.modules", of="speed and type "))
     return _joined(*texts)
@@ -190,52 +194,52 @@ def _memory(memory: Facts, now: Facts, absent: Facts) -> str:
 
 def _disk(value: JsonValue) -> str:
 
-    one = _as_map(value)
-    rotating = one.get("rotational")
+    disk = _as_map(value)
+    rotating = disk.get("rotational")
     kind = "" if rotating is None else "rotating" if rotating else "solid state"
     return _joined(
-        f"{_text(one, 'name')} {show_bytes(_number(one, 'size_bytes'))}",
-        _text(one, "model"),
-        _text(one, "attached"),
+        f"{_text(disk, 'name')} {show_bytes(_number(disk, 'size_bytes'))}",
+        _text(disk, "model"),
+        _text(disk, "attached"),
         kind,
-        "read only" if one.get("read_only") else "",
+        "read only" if disk.get("read_only") else "",
     )
 
 
 def _folder(name: str, value: JsonValue) -> str:
 
-    one = _as_map(value)
-    free = f"{show_bytes(_number(one, 'free_bytes'))} free" if "free_bytes" in one else ""
+    folder = _as_map(value)
+    free = f"{show_bytes(_number(folder, 'free_bytes'))} free" if "free_bytes" in folder else ""
     marks = {"network": "over a network", "in_memory": "in memory", "of_the_host": "a folder of the host"}
     return _joined(
-        f"{name} {_text(one, 'folder')}",
+        f"{name} {_text(folder, 'folder')}",
         free,
-        _text(one, "type"),
-        *(words for mark, words in marks.items() if one.get(mark)),
+        _text(folder, "type"),
+        *(words for mark, words in marks.items() if folder.get(mark)),
     )
 
 
 def _gpu(value: JsonValue) -> str:
 
-    one = _as_map(value)
-    agreed = [str(layer) for layer in _list(one, "agreed_by")]
-    told = f"told by {_text(one, 'layer')}" + (f", {' and '.join(agreed)} agree" if agreed else "")
+    gpu = _as_map(value)
+    agreed = [str(layer) for layer in _list(gpu, "agreed_by")]
+    source = f"told by {_text(gpu, 'layer')}" + (f", {' and '.join(agreed)} agree" if agreed else "")
     return _joined(
-        f"{one.get('index')} {_text(one, 'name')}",
-        show_bytes(_number(one, "memory_bytes")) if "memory_bytes" in one else "",
-        _prefixed("driver", _text(one, "driver")),
-        _prefixed("CUDA", _text(one, "cuda")),
-        _prefixed("capability", _text(one, "capability")),
-        _text(one, "architecture"),
-        f"{_text(one, 'multiprocessors')} multiprocessors" if "multiprocessors" in one else "",
-        f"tensor cores of generation {_text(one, 'tensor_cores')}" if one.get("tensor_cores") else "",
-        " ".join(map(str, _list(one, "precisions"))),
-        *_links(one),
-        *_state(one),
-        *(f"{name} {'on' if one[fact] else 'off'}" for fact, name in (("ecc", "ECC"), ("mig", "MIG")) if fact in one),
-        told,
-        _text(one, "note"),
-        *(f"{fact} differs, {words}" for fact, words in _map(one, "differs").items()),
+        f"{gpu.get('index')} {_text(gpu, 'name')}",
+        show_bytes(_number(gpu, "memory_bytes")) if "memory_bytes" in gpu else "",
+        _prefixed("driver", _text(gpu, "driver")),
+        _prefixed("CUDA", _text(gpu, "cuda")),
+        _prefixed("capability", _text(gpu, "capability")),
+        _text(gpu, "architecture"),
+        f"{_text(gpu, 'multiprocessors')} multiprocessors" if "multiprocessors" in gpu else "",
+        f"tensor cores of generation {_text(gpu, 'tensor_cores')}" if gpu.get("tensor_cores") else "",
+        " ".join(map(str, _list(gpu, "precisions"))),
+        *_links(gpu),
+        *_state(gpu),
+        *(f"{name} {'on' if gpu[fact] else 'off'}" for fact, name in (("ecc", "ECC"), ("mig", "MIG")) if fact in gpu),
+        source,
+        _text(gpu, "note"),
+        *(f"{fact} differs, {words}" for fact, words in _map(gpu, "differs").items()),
     )
 
 
@@ -273,16 +277,16 @@ def _frameworks(found: Facts, width: int) -> list[str]:
 
     rows, failed, moments = [], [], set()
     for name, value in found.items():
-        one = _as_map(value)
-        moments.add(_text(one, "tried_at")[:10])
-        devices = _map(one, "devices") or {"": value}
+        entry = _as_map(value)
+        moments.add(_text(entry, "tried_at")[:10])
+        devices = _map(entry, "devices") or {"": value}
         for device, answer in devices.items():
             facts = _as_map(answer)
             word = _ANSWERS[str(facts.get("works"))]
             word = "imports" if "works" in facts and facts["works"] is None and "proof" in facts else word
             why = _line(_text(facts, "proof") or _text(facts, "why"))
             seconds = f"{_number(facts, 'seconds'):.2f} s" if "seconds" in facts else ""
-            rows.append((name, _text(one, "version"), device, word, seconds, why))
+            rows.append((name, _text(entry, "version"), device, word, seconds, why))
             failed += [f"failed   {name} {device}".rstrip() + f": {why}"] if word == "failed" else []
     if not rows:
         return ["", "frameworks   none is installed"]
@@ -300,24 +304,24 @@ def _models(found: list[JsonValue], width: int) -> list[str]:
     head = ("model", "format", "size", "architecture", "parameters", "dtype", "quantisation")
     rows, notes = [], []
     for value in found:
-        one = _as_map(value)
-        size = show_bytes(_number(one, "size_bytes")) if "size_bytes" in one else "?"
-        parameters = f"{_number(one, 'parameters'):,.0f}" if "parameters" in one else "?"
+        model = _as_map(value)
+        size = show_bytes(_number(model, "size_bytes")) if "size_bytes" in model else "?"
+        parameters = f"{_number(model, 'parameters'):,.0f}" if "parameters" in model else "?"
         rows.append(
             (
-                _line(_text(one, "path")),
-                _text(one, "format"),
+                _line(_text(model, "path")),
+                _text(model, "format"),
                 size,
-                _line(_text(one, "architecture")) or "?",
+                _line(_text(model, "architecture")) or "?",
                 parameters,
-                _text(one, "dtype") or "?",
-                _text(one, "quantisation") or "none told",
+                _text(model, "dtype") or "?",
+                _text(model, "quantisation") or "none told",
             )
         )
         reasons: dict[str, list[str]] = {}
-        for fact, why in _map(one, "absent").items():
+        for fact, why in _map(model, "absent").items():
             reasons.setdefault(_line(str(why)), []).append(fact)
-        notes += [f"unknown  {_line(_text(one, 'path'))}: {', '.join(f)}: {why}" for why, f in reasons.items()]
+        notes += [f"unknown  {_line(_text(model, 'path'))}: {', '.join(f)}: {why}" for why, f in reasons.items()]
     return ["", *text_table(head, rows, width, right=(2, 4), flexible=(0, 3, 6)), *notes]
 
 
@@ -326,16 +330,18 @@ def _probes(found: Facts, width: int) -> list[str]:
 
     rows = []
     for name, value in found.items():
-        one = _as_map(value)
-        rows.append((name, "works" if one.get("works") else "absent", _line(_text(one, "by") or _text(one, "why"))))
+        probe = _as_map(value)
+        rows.append(
+            (name, "works" if probe.get("works") else "absent", _line(_text(probe, "by") or _text(probe, "why")))
+        )
     head = ("probe", "answer", "by or reason")
     return ["", *text_table(head, rows, width, flexible=(2,))]
 
 
 def _labelled(label: str, texts: Iterable[str], empty: str) -> Iterable[tuple[str, str]]:
     """Several lines under one label."""
-    found = list(texts)
-    for i, text in enumerate(found or [empty]):
+    lines = list(texts)
+    for i, text in enumerate(lines or [empty]):
         yield (label if i == 0 else ""), text
 
 

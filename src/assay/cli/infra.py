@@ -106,12 +106,12 @@ def status(provider: ProviderOption = Provider.local, name: NameOption = "defaul
     """Ask every part whether it works; exit code 1 if one does not, or nothing is up."""
     from assay.infra.providers import status as look
 
-    found = look(provider.value, name)
+    status = look(provider.value, name)
     if json_:
-        say_json(asdict(found))
+        say_json(asdict(status))
     else:
-        _say(found)
-    raise typer.Exit(0 if found.word == "healthy" else 1)
+        _say(status)
+    raise typer.Exit(0 if status.word == "healthy" else 1)
 
 
 @app.command("destroy")
@@ -156,14 +156,14 @@ def _say(found: Status) -> None:
         return
     rows = [
         (
-            one.name,
-            one.state,
-            one.address,
-            "" if one.pid is None else str(one.pid),
-            "" if one.restarts is None else str(one.restarts),
-            one.detail,
+            part.name,
+            part.state,
+            part.address,
+            "" if part.pid is None else str(part.pid),
+            "" if part.restarts is None else str(part.restarts),
+            part.detail,
         )
-        for one in found.parts
+        for part in found.parts
     ]
     say_table(("part", "state", "address", "pid", "restarts", "detail"), rows, "no parts", flexible="detail")
     for what, text in found.then.items():
@@ -190,7 +190,7 @@ def show(
 
     with open_store(store) as opened:
         record = read_campaign(opened, opened.find(campaign))
-    jobs = [one for one in record.jobs if job is None or one.index == job]
+    jobs = [result for result in record.jobs if job is None or result.index == job]
     if not jobs:
         raise UsageError(
             f"campaign {record.campaign} has no job {job}",
@@ -200,14 +200,24 @@ def show(
     if json_:
         import json
 
-        told = {one.job: {str(run): dict(facts) for run, facts in monitored_of(one).items()} for one in jobs}
-        say(json.dumps(told, indent=2))
+        monitored = {
+            result.job: {str(run): dict(facts) for run, facts in monitored_of(result).items()} for result in jobs
+        }
+        say(json.dumps(monitored, indent=2))
         return
     labels = job_labels(record)
-    for place, one in enumerate(jobs):
-        sheet = monitoring_sheet(one)
+    for place, job_result in enumerate(jobs):
+        sheet = monitoring_sheet(job_result)
         lines = sheet_lines(sheet, terminal_width()) if sheet else ["was not monitored: `monitoring: true` in the file"]
-        say("\n".join([*([""] if place else []), f"{labels[one.job]} ({one.job})", *(f"  {line}" for line in lines)]))
+        say(
+            "\n".join(
+                [
+                    *([""] if place else []),
+                    f"{labels[job_result.job]} ({job_result.job})",
+                    *(f"  {line}" for line in lines),
+                ]
+            )
+        )
 
 
 @monitoring_app.command("files")
@@ -254,8 +264,8 @@ def _published(folder: Path) -> tuple[str, int, str]:
 
     path = SharedFolder(folder).service(GROUP, NAME)
     try:
-        told = json.loads(path.read_bytes())
-        return str(told["node"]), int(told["port"]), str(told["listen"])
+        endpoint = json.loads(path.read_bytes())
+        return str(endpoint["node"]), int(endpoint["port"]), str(endpoint["listen"])
     except (OSError, ValueError, KeyError) as problem:
         raise UsageError(
             "the monitor of this campaign has not said where it is",

@@ -55,7 +55,7 @@ def _job(store: Store, name: str) -> Job:
     campaign = store.find(match["campaign"] if match else name)
     index = int(match["index"]) if match else 0
     _, stored = store.campaign(campaign)
-    job = next((one.job for one in stored if one.job.index == index), None)
+    job = next((stored_job.job for stored_job in stored if stored_job.job.index == index), None)
     if job is None:
         raise UsageError(
             f"campaign {campaign} has no job {index}",

@@ -45,18 +45,18 @@ def use(
     folder, place, room = store_folder(store), parse_place(url), None
     if cache:
         room = option_value(size_bytes, cache, "--cache", code="size")
-    known = remembered(folder)
-    moved = known is not None and known.place != place and known.place.is_same_content(place)
+    previous = remembered(folder)
+    moved = previous is not None and previous.place != place and previous.place.is_same_content(place)
     if not moved:
         chosen(folder, place.url)
     there = tried(Backing(folder, ObjectSettings(place)), folder)
-    if known is not None and moved:
-        remember(folder, replace(known, place=place))
-    kept = Store(folder, objects=place.url, cache_bytes=room, prompt=False)
-    waiting = kept.backing.outbox.count("send") if kept.backing else 0
-    kept.close()
+    if previous is not None and moved:
+        remember(folder, replace(previous, place=place))
+    opened = Store(folder, objects=place.url, cache_bytes=room, prompt=False)
+    waiting = opened.backing.outbox.count("send") if opened.backing else 0
+    opened.close()
     say(f"{folder} is kept in {place.url}")
-    if there and known is None:
+    if there and previous is None:
         say("files are there already: use it only if they belong to the same database")
     if waiting:
         say(f"{_files(waiting)} to send: `assay objects send`")
@@ -67,42 +67,42 @@ def status(store: StoreOption = None, json_: JsonOption = False) -> None:
     """Say which object store it is, whether it answers, and what waits for it; exit code 1 if it does not answer."""
     from assay.store.objects.transfer import only_there
 
-    with _opened(store) as (kept, backing):
-        found: dict[str, Any] = {
+    with _opened(store) as (opened, backing):
+        status: dict[str, Any] = {
             "url": backing.url,
             "cache_bytes": backing.settings.cache_bytes,
             "answers": True,
             "problem": "",
             "waiting": backing.outbox.count("send"),
             "to_delete": backing.outbox.count("delete"),
-            "only_there": only_there(kept.engine, kept.shelves),
+            "only_there": only_there(opened.engine, opened.shelves),
         }
         try:
             backing.asked(lambda objects: next(objects.list("samples"), None))
         except AssayError as problem:
-            found |= {"answers": False, "problem": problem.problem.message}
+            status |= {"answers": False, "problem": problem.problem.message}
     if json_:
-        say_json(found)
+        say_json(status)
     else:
-        say(f"object store  {found['url']}")
-        say(f"answers       {'yes' if found['answers'] else 'no: ' + str(found['problem'])}")
-        say(f"to send       {found['waiting']}")
-        say(f"to delete     {found['to_delete']}")
-        say(f"not here      {found['only_there']}")
-    if not found["answers"]:
+        say(f"object store  {status['url']}")
+        say(f"answers       {'yes' if status['answers'] else 'no: ' + str(status['problem'])}")
+        say(f"to send       {status['waiting']}")
+        say(f"to delete     {status['to_delete']}")
+        say(f"not here      {status['only_there']}")
+    if not status["answers"]:
         raise typer.Exit(1)
 
 
 @app.command("send")
 def send(store: StoreOption = None) -> None:
     """Send what waits, and delete what has to go; exit code 3 if something still waits."""
-    with _opened(store) as (kept, backing):
+    with _opened(store) as (opened, backing):
         backing.wake()
-        done = kept.work_off()
+        done = opened.work_off()
         if done is None:
             return
         if not done.problems:
-            kept.trim()
+            opened.trim()
     say(f"{_files(done.files)} sent, {show_bytes(done.size_bytes)}, {done.deleted} deleted, {done.waiting} waiting")
     if done.problems:
         first = done.problems[0]
@@ -126,20 +126,20 @@ def verify(
 
     from assay.store.objects.transfer import verify as held_against
 
-    with _opened(store) as (kept, backing):
-        found = held_against(kept.engine, backing, kept.shelves, content=content)
+    with _opened(store) as (opened, backing):
+        comparison = held_against(opened.engine, backing, opened.shelves, content=content)
     if json_:
-        say_json(asdict(found))
+        say_json(asdict(comparison))
     else:
-        say(f"{_files(found.named)} named by records, {found.in_objects} in {backing.url}")
-        _list("on this machine alone, sent next", found.waiting)
-        _list("missing", found.missing)
-        _list("damaged", found.damaged)
-        if found.replaced:
-            say(f"{len(found.replaced)} of these whole on this machine: `assay objects send` replaces them")
-        if found.unnamed:
-            say(f"{_files(found.unnamed)} that no record names")
-    if found.missing or found.damaged:
+        say(f"{_files(comparison.named)} named by records, {comparison.in_objects} in {backing.url}")
+        _list("on this machine alone, sent next", comparison.waiting)
+        _list("missing", comparison.missing)
+        _list("damaged", comparison.damaged)
+        if comparison.replaced:
+            say(f"{len(comparison.replaced)} of these whole on this machine: `assay objects send` replaces them")
+        if comparison.unnamed:
+            say(f"{_files(comparison.unnamed)} that no record names")
+    if comparison.missing or comparison.damaged:
         raise typer.Exit(1)
 
 
@@ -148,12 +148,12 @@ def fetch(store: StoreOption = None) -> None:
     """Bring every file that records name into the folder; exit code 1 if some are nowhere or damaged."""
     from assay.store.objects.transfer import fetch_all
 
-    with _opened(store) as (kept, _):
-        found = fetch_all(kept.engine, kept.shelves, lambda _: None)
-    say(f"{_files(found.count)} fetched")
-    _list("missing", found.missing)
-    _list("damaged in the object store", found.damaged)
-    if found.missing or found.damaged:
+    with _opened(store) as (opened, _):
+        fetched = fetch_all(opened.engine, opened.shelves, lambda _: None)
+    say(f"{_files(fetched.count)} fetched")
+    _list("missing", fetched.missing)
+    _list("damaged in the object store", fetched.damaged)
+    if fetched.missing or fetched.damaged:
         raise typer.Exit(1)
 
 
@@ -165,8 +165,8 @@ def forget(store: StoreOption = None) -> None:
     from assay.store.objects import backing as behind
     from assay.store.objects.transfer import only_there
 
-    with _opened(store) as (kept, backing):
-        left, folder = only_there(kept.engine, kept.shelves), kept.folder
+    with _opened(store) as (opened, backing):
+        left, folder = only_there(opened.engine, opened.shelves), opened.folder
     if left:
         raise UsageError(
             f"{_files(left)} would be lost to the store: only {backing.url} has them",

@@ -112,12 +112,12 @@ def span_s(text: str, option: str, most_s: float, *, code: str, try_: str) -> fl
     from assay.units import seconds
 
     try:
-        found = seconds(text)
+        duration_s = seconds(text)
     except ValueError:
-        found = 0.0
-    if not 0 < found < most_s:
+        duration_s = 0.0
+    if not 0 < duration_s < most_s:
         raise UsageError(f"{text!r} is no span of time", code=code, at=option, try_=try_)
-    return found
+    return duration_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,11 @@ class Verbs(typer.Typer):
 def _with_options_alone(verb: Callable[..., Any]) -> Callable[..., Any]:
     """A verb as Typer understands it: without option records."""
     signature = inspect.signature(verb, eval_str=True)
-    records = {one.name: one.annotation for one in signature.parameters.values() if is_dataclass(one.annotation)}
+    records = {
+        parameter.name: parameter.annotation
+        for parameter in signature.parameters.values()
+        if is_dataclass(parameter.annotation)
+    }
     if not records:
         return verb
 
@@ -227,10 +231,10 @@ def _with_options_alone(verb: Callable[..., Any]) -> Callable[..., Any]:
 
     parameters = [
         option
-        for one in signature.parameters.values()
-        for option in (_options(records[one.name]) if one.name in records else [one])
+        for parameter in signature.parameters.values()
+        for option in (_options(records[parameter.name]) if parameter.name in records else [parameter])
     ]
-    keywords = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
+    keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
     call.__signature__ = signature.replace(parameters=keywords)  # type: ignore[attr-defined]
     return call
 
@@ -238,12 +242,12 @@ def _with_options_alone(verb: Callable[..., Any]) -> Callable[..., Any]:
 def _options(record: Any) -> Iterator[inspect.Parameter]:  # noqa: ANN401  (a dataclass)
     """The fields of a record, and of the records in it, as parameters."""
     types = get_type_hints(record, include_extras=True)
-    for one in fields(record):
-        if is_dataclass(types[one.name]):
-            yield from _options(types[one.name])
+    for field in fields(record):
+        if is_dataclass(types[field.name]):
+            yield from _options(types[field.name])
         else:
             yield inspect.Parameter(
-                one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=types[one.name]
+                field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=types[field.name]
             )
 
 
@@ -252,7 +256,7 @@ def _record(record: Any, given: dict[str, Any]) -> Any:  # noqa: ANN401  (a data
     types = get_type_hints(record)
     return record(
         **{
-            one.name: _record(types[one.name], given) if is_dataclass(types[one.name]) else given.pop(one.name)
-            for one in fields(record)
+            field.name: _record(types[field.name], given) if is_dataclass(types[field.name]) else given.pop(field.name)
+            for field in fields(record)
         }
     )

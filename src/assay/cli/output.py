@@ -26,12 +26,12 @@ def say_table(names: Sequence[str], rows: Iterable[Sequence[str]], empty: str, f
     """Print rows under their names, or a sentence when there are none."""
     from assay.report.sheet import text_table
 
-    found = list(rows)
-    if not found:
+    all_rows = list(rows)
+    if not all_rows:
         say(empty)
         return
     places = [place for place, name in enumerate(names) if name == flexible]
-    say("\n".join(text_table(names, found, terminal_width(), flexible=places)))
+    say("\n".join(text_table(names, all_rows, terminal_width(), flexible=places)))
 
 
 def terminal_width() -> int:
@@ -61,13 +61,13 @@ def labels_of(pairs: Sequence[str]) -> dict[str, str]:
     Raises:
         UsageError: for one without `=`.
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for pair in pairs:
         name, sign, value = pair.partition("=")
         if not sign or not name:
             raise UsageError(f"{pair!r} is no label", code="label", try_="write name=value")
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def in_words(labels: Mapping[str, Any]) -> str:

@@ -106,13 +106,13 @@ def _span(least_s: float | None, most_s: float) -> str:
 
 
 def _in_all(times: list[Estimate]) -> str:
-    known = [time for time in times if time.expected_s is not None]
-    if len(known) < len(times):
+    estimates = [time for time in times if time.expected_s is not None]
+    if len(estimates) < len(times):
         return "not known how long"
-    most = sum(time.expected_s or 0.0 for time in known)
-    if all(time.least_s is None for time in known):
+    most = sum(time.expected_s or 0.0 for time in estimates)
+    if all(time.least_s is None for time in estimates):
         return f"about {_span(None, most)}"
-    return _span(sum((time.expected_s or 0.0) if time.least_s is None else time.least_s for time in known), most)
+    return _span(sum((time.expected_s or 0.0) if time.least_s is None else time.least_s for time in estimates), most)
 
 
 def _json(made: Plan, rows: list[tuple[Job, tuple[str, ...], Estimate]]) -> str:

@@ -38,7 +38,7 @@ def list_(
     with options.open() as source:
         campaigns = list(source.campaigns(limit))
     if form is Format.json:
-        say(json.dumps([asdict(one) for one in campaigns], indent=2))
+        say(json.dumps([asdict(campaign) for campaign in campaigns], indent=2))
         return
     if not campaigns:
         say(f"no results yet in {source.name}\nnext    assay init; assay run bench.yaml")
@@ -47,7 +47,14 @@ def list_(
 
     head = ("campaign", "created", "state", "jobs", "benchmark")
     rows = [
-        (one.id, one.created_at[:19], one.state, f"{one.jobs_ended}/{one.jobs}", one.benchmark) for one in campaigns
+        (
+            campaign.id,
+            campaign.created_at[:19],
+            campaign.state,
+            f"{campaign.jobs_ended}/{campaign.jobs}",
+            campaign.benchmark,
+        )
+        for campaign in campaigns
     ]
     say("\n".join(text_table(head, rows, terminal_width(), right=(3,), flexible=(4,))))
 
@@ -69,9 +76,10 @@ def show(
     if job is None:
         say(rendered(record, form))
         if scores:
-            say(f"\n{render_scores([one for one in record.jobs if one.job in scores], scores, terminal_width())}")
+            scored = [result for result in record.jobs if result.job in scores]
+            say(f"\n{render_scores(scored, scores, terminal_width())}")
         return
-    chosen = next((one for one in record.jobs if one.index == job), None)
+    chosen = next((result for result in record.jobs if result.index == job), None)
     if chosen is None:
         raise UsageError(
             f"campaign {record.campaign} has no job {job}", code="unknown-job", try_=f"use 0 to {len(record.jobs) - 1}"
@@ -117,7 +125,7 @@ def rm(campaigns: Annotated[list[str], typer.Argument(metavar="CAMPAIGN...")], s
     from assay.engines import drive
 
     with open_store(store) as opened:
-        for reference in [opened.find(one) for one in campaigns]:
+        for reference in [opened.find(campaign) for campaign in campaigns]:
             notes = drive.remove(opened, reference)
             say(f"removed {reference}")
             for note in notes:
@@ -150,8 +158,8 @@ def score(
     with options.open() as source:
         record = source.record(source.find(campaign if is_job else result))
         results = _chosen(record.jobs, result if is_job else "")
-        for one in () if list_ else _with_answers(results):
-            source.score(one, scorer or ())
+        for job_result in () if list_ else _with_answers(results):
+            source.score(job_result, scorer or ())
         scores = source.scores(results)
     if form is ScoreFormat.json:
         say(scores_json(results, scores))
@@ -163,19 +171,19 @@ def score(
 
 def _chosen(jobs: tuple[MultiRunJobResult, ...], job: str) -> list[MultiRunJobResult]:
 
-    found = [one for one in jobs if not job or one.job == job]
-    if not found:
+    results = [result for result in jobs if not job or result.job == job]
+    if not results:
         raise UsageError(
             f"no job {job!r} is there", code="unknown-job", try_="`assay results list` shows what is there"
         )
-    return found
+    return results
 
 
 def _with_answers(results: list[MultiRunJobResult]) -> list[MultiRunJobResult]:
     """Those that can be judged; where none can, the error says why."""
     from assay.api.rescore import has_outputs
 
-    able = [one for one in results if has_outputs(one)]
+    able = [result for result in results if has_outputs(result)]
     if not able:
         raise UsageError(
             f"no answers were kept of {results[0].job}{' and others' if len(results) > 1 else ''}",
@@ -202,19 +210,19 @@ def merge(
 
     with (replace(options, server=ServerOptions()) if local else options).open() as source:
         record = source.record(source.find(campaign))
-        found = merge_parts(CampaignResult(record, source.name, source.samples, source.file))
-        reports = write_reports(found.beside_parts, out) if found is not None and out else ()
-    if found is None:
+        merged = merge_parts(CampaignResult(record, source.name, source.samples, source.file))
+        reports = write_reports(merged.beside_parts, out) if merged is not None and out else ()
+    if merged is None:
         raise UsageError(
             f"no load of campaign {record.campaign} was shared by several machines",
             code="nothing-to-merge",
             try_="set load.hosts, and run it on a fleet",
         )
-    say(rendered(found.beside_parts.record, form))
+    say(rendered(merged.beside_parts.record, form))
     for path in reports:
         if form is Format.text:
             say(f"{path.suffix[1:]:<6}  {path}")
-    raise typer.Exit(exit_code(found.alone, fail_on))
+    raise typer.Exit(exit_code(merged.alone, fail_on))
 
 
 class ReportFormat(StrEnum):
@@ -282,15 +290,15 @@ def _digest(source: Source, begin: float, end: float, form: ReportFormat) -> str
     from assay.documents import to_json
     from assay.version import __version__
 
-    found = read(source, begin, end)
-    digest = build(found.material, begin, end, __version__)
+    reading = read(source, begin, end)
+    digest = build(reading.material, begin, end, __version__)
     if form is ReportFormat.json:
         return to_json(digest, indent=2) + "\n"
     if form is ReportFormat.md:
         return digest_markdown(digest)
     from assay.alert.digest.html import digest_html
 
-    return digest_html(digest, found.spots, found.past)
+    return digest_html(digest, reading.spots, reading.past)
 
 
 def window(since: str, until: str | None, now: datetime) -> tuple[float, float]:

@@ -68,13 +68,19 @@ def list_(
     server: ServerOptions,
 ) -> None:
     """List schedules by name, with the next time and what became of the last one."""
-    found = server.connect().get("/schedules", {"state": state, "limit": limit})["items"]
+    schedules = server.connect().get("/schedules", {"state": state, "limit": limit})["items"]
     if json_:
-        say_json(found)
+        say_json(schedules)
         return
     rows = [
-        (one["id"], one["schedule"]["cron"], _next(one), one["last"]["outcome"] if one["last"] else "", one["name"])
-        for one in found
+        (
+            schedule["id"],
+            schedule["schedule"]["cron"],
+            _next(schedule),
+            schedule["last"]["outcome"] if schedule["last"] else "",
+            schedule["name"],
+        )
+        for schedule in schedules
     ]
     say_table(
         ("schedule", "cron", "next", "last", "benchmark"),
@@ -94,12 +100,12 @@ def show(
 ) -> None:
     """Show a schedule: its next five times, and what became of the newest ones, with reasons."""
     client = server.connect()
-    found = client.get(_path(schedule))
+    view = client.get(_path(schedule))
     history = client.get(f"{_path(schedule)}/firings", {"limit": firings})["items"] if firings else []
     if json_:
-        say_json({**found, "firings": history})
+        say_json({**view, "firings": history})
         return
-    for line in _described(found["summary"]):
+    for line in _described(view["summary"]):
         say(line)
     if firings:
         say("")
@@ -111,26 +117,26 @@ def show(
 def pause(schedules: Names, *, server: ServerOptions) -> None:
     """Let schedules rest: nothing fires until they are resumed."""
     client = server.connect()
-    for one in schedules:
-        say(f"{one}: {client.post(f'{_path(one)}/pause')['state']}")
+    for schedule in schedules:
+        say(f"{schedule}: {client.post(f'{_path(schedule)}/pause')['state']}")
 
 
 @app.command("resume")
 def resume(schedules: Names, *, server: ServerOptions) -> None:
     """Let paused schedules go on; what was due meanwhile is not made up for."""
     client = server.connect()
-    for one in schedules:
-        view = client.post(f"{_path(one)}/resume")
-        say(f"{one}: {view['state']}, next {wall_time(view['next'][0]['local']) if view['next'] else 'never'}")
+    for schedule in schedules:
+        view = client.post(f"{_path(schedule)}/resume")
+        say(f"{schedule}: {view['state']}, next {wall_time(view['next'][0]['local']) if view['next'] else 'never'}")
 
 
 @app.command("rm")
 def rm(schedules: Names, *, server: ServerOptions) -> None:
     """Remove schedules with their history; the campaigns that they submitted stay."""
     client = server.connect()
-    for one in schedules:
-        client.delete(_path(one))
-        say(f"removed {one}")
+    for schedule in schedules:
+        client.delete(_path(schedule))
+        say(f"removed {schedule}")
 
 
 @app.command("run-now")
@@ -164,11 +170,11 @@ def next_(
     due = next_times(schedule, SYSTEM_CLOCK.utc(), count)
     times = [
         {
-            "due": one.timestamp(),
-            "local": one.astimezone(schedule.zone).isoformat(timespec="seconds"),
-            "starts": start_of(schedule, name, one).timestamp(),
+            "due": due_at.timestamp(),
+            "local": due_at.astimezone(schedule.zone).isoformat(timespec="seconds"),
+            "starts": start_of(schedule, name, due_at).timestamp(),
         }
-        for one in due
+        for due_at in due
     ]
     if json_:
         say_json(times)
@@ -214,8 +220,14 @@ def _history(firings: Iterable[Mapping[str, Any]]) -> list[str]:
     from assay.report.sheet import text_table
 
     rows = [
-        (wall_time(one["local"]), one["outcome"], one["campaign"] or "", one["campaign_state"] or "", one["reason"])
-        for one in firings
+        (
+            wall_time(firing["local"]),
+            firing["outcome"],
+            firing["campaign"] or "",
+            firing["campaign_state"] or "",
+            firing["reason"],
+        )
+        for firing in firings
     ]
     if not rows:
         return ["it has not fired yet"]
@@ -229,7 +241,7 @@ def _next(view: Mapping[str, Any]) -> str:
 
 def _times(times: Iterable[Mapping[str, Any]]) -> list[str]:
     """Next times, a line each; what begins later than it is due says when, by the same clock."""
-    return [wall_time(one["local"]) + _start(one) for one in times]
+    return [wall_time(next_time["local"]) + _start(next_time) for next_time in times]
 
 
 def _start(time: Mapping[str, Any]) -> str:
@@ -250,20 +262,20 @@ Agent = Annotated[str, typer.Argument(metavar="AGENT", help="Id or name of the a
 @agents_app.command("list")
 def agent_list(json_: JsonOption = False, *, server: ServerOptions) -> None:
     """List agents with their state and what they hold."""
-    found = list(server.connect().pages("/agents"))
+    agents = list(server.connect().pages("/agents"))
     if json_:
-        say_json(found)
+        say_json(agents)
         return
     rows = [
         (
-            one["name"],
-            one["id"],
-            "draining" if one["draining"] else one["state"],
-            f"{one['seconds_since_heartbeat']:.0f} s ago",
-            " ".join(one["jobs"]),
-            in_words(one["labels"]),
+            agent["name"],
+            agent["id"],
+            "draining" if agent["draining"] else agent["state"],
+            f"{agent['seconds_since_heartbeat']:.0f} s ago",
+            " ".join(agent["jobs"]),
+            in_words(agent["labels"]),
         )
-        for one in found
+        for agent in agents
     ]
     say_table(
         ("name", "id", "state", "heard", "jobs", "labels"),

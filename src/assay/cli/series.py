@@ -105,20 +105,24 @@ def check(
     read = read_series_file(file)
     reports, units = [], {}
     for name, points in read.series().items():
-        values = np.array([np.nan if one.value is None else one.value for one in points], dtype=np.float64)
-        better = next((one.better for one in reversed(points) if one.better), None)
-        units[name] = next((one.unit for one in reversed(points) if one.unit), "")
-        reports.append(detect(Series(values, better, labels=tuple(one.label for one in points), name=name)))
-    found = discoveries(reports).reports if reports else ()
+        values = np.array([np.nan if point.value is None else point.value for point in points], dtype=np.float64)
+        better = next((point.better for point in reversed(points) if point.better), None)
+        units[name] = next((point.unit for point in reversed(points) if point.unit), "")
+        reports.append(detect(Series(values, better, labels=tuple(point.label for point in points), name=name)))
+    discovered = discoveries(reports).reports if reports else ()
     if form is TextFormat.json:
         say_json(
-            {"schema": "assay.series-check/1", "series": [one.record() for one in found], "problems": _problems(read)}
+            {
+                "schema": "assay.series-check/1",
+                "series": [series_report.record() for series_report in discovered],
+                "problems": _problems(read),
+            }
         )
     else:
         from assay.report.series import render_check
 
-        say(render_check(found, units, terminal_width()))
-    worse = any(one.answer == "worse" for report in found for one in report.findings)
+        say(render_check(discovered, units, terminal_width()))
+    worse = any(finding.answer == "worse" for report in discovered for finding in report.findings)
     _end(read, failed=fail_on_worse and worse)
 
 
@@ -163,7 +167,7 @@ def collect(
 
     with open_store(store) as opened:
         collected = collect_results(opened, benchmark=benchmark)
-    changed = [one.id for one in collected.findings]
+    changed = [finding.id for finding in collected.findings]
     results = f"{count(collected.results, 'result')} in {len(collected.series):,} series"
     say(f"{results}; {count(len(changed), 'finding')} new or changed{_some(changed)}")
 
@@ -185,7 +189,7 @@ def explain(finding: Finding, form: TextFormatOption = TextFormat.text, *, optio
 def _plain(records: object) -> Any:  # noqa: ANN401  (JSON has no narrower type)
     from assay.documents import to_plain
 
-    return [to_plain(one) for one in records] if isinstance(records, tuple) else to_plain(records)
+    return [to_plain(record) for record in records] if isinstance(records, tuple) else to_plain(records)
 
 
 def _some(findings: Sequence[str]) -> str:
@@ -195,13 +199,13 @@ def _some(findings: Sequence[str]) -> str:
 
 
 def _problems(read: SeriesFile) -> list[dict[str, str]]:
-    return [{"at": one.at, "message": one.message} for one in read.problems]
+    return [{"at": problem.at, "message": problem.message} for problem in read.problems]
 
 
 def _end(read: SeriesFile, *, failed: bool) -> None:
     """Name the lines that could not be used; the exit code is 1 for a failure, 2 for such lines."""
-    for one in read.problems:
-        sys.stderr.write(f"{one}\n")
+    for problem in read.problems:
+        sys.stderr.write(f"{problem}\n")
     if read.problems:
         from assay.analyse.text import count
 

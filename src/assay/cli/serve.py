@@ -174,9 +174,9 @@ def current(database_url: DatabaseOption = None, folder: FolderOption = None) ->
     """Say which migration the tables are at, and which one this version needs."""
     from assay.store.database import HEAD, current_revision
 
-    found = current_revision(location(database_url, folder))
-    say(f"at {found or 'nothing'}; this version needs {HEAD}")
-    if found != HEAD:
+    revision = current_revision(location(database_url, folder))
+    say(f"at {revision or 'nothing'}; this version needs {HEAD}")
+    if revision != HEAD:
         raise typer.Exit(1)
 
 
@@ -223,10 +223,17 @@ def list_tokens(database_url: DatabaseOption = None, folder: FolderOption = None
     from assay.cli.output import moment, say_table
 
     with _tokens(database_url, folder) as tokens:
-        found = tokens.list()
+        records = tokens.list()
     rows = [
-        (one.id, one.role, moment(one.created_at), moment(one.expires_at) or "never", moment(one.last_used), one.name)
-        for one in found
+        (
+            token.id,
+            token.role,
+            moment(token.created_at),
+            moment(token.expires_at) or "never",
+            moment(token.last_used),
+            token.name,
+        )
+        for token in records
     ]
     say_table(("token", "role", "created", "ends", "last used", "name"), rows, "no tokens", flexible="name")
 
@@ -238,10 +245,10 @@ def revoke(
     folder: FolderOption = None,
 ) -> None:
     """Take rights away; a running server follows within seconds."""
-    with _tokens(database_url, folder) as known:
-        for one in tokens:
-            known.revoke(one)
-            say(f"revoked {one}")
+    with _tokens(database_url, folder) as token_store:
+        for token in tokens:
+            token_store.revoke(token)
+            say(f"revoked {token}")
 
 
 @contextmanager

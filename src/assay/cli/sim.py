@@ -37,10 +37,10 @@ def _command(server: Server, meaning: str) -> Callable[..., None]:
 
         run(server, {name: value for name, value in given.items() if value is not None and value != []})
 
-    parameters = [_parameter(one) for one in _settings(server)]
+    parameters = [_parameter(setting) for setting in _settings(server)]
     # typer reads both: the order and defaults of the one, the types of the other
     verb.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    verb.__annotations__ = {one.name: one.annotation for one in parameters}
+    verb.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     verb.__doc__ = meaning
     return verb
 
@@ -113,7 +113,7 @@ def write_files(made: History, folder: Path, today: datetime) -> tuple[Path, ...
 
     points, true = folder / "points.csv", folder / "truth.json"
     write_whole(points, points_csv(made, today).encode())
-    write_whole(true, (json.dumps([asdict(one) for one in truth(made)], indent=1) + "\n").encode())
+    write_whole(true, (json.dumps([asdict(change) for change in truth(made)], indent=1) + "\n").encode())
     return points, true
 
 
@@ -126,14 +126,21 @@ def points_csv(made: History, today: datetime) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("series", "time", "value", "better"))
     declared = {
-        (bench.name, one["name"]): one.get("better") for bench in made.benchmarks for one in _declared(bench.file)
+        (bench.name, metric["name"]): metric.get("better")
+        for bench in made.benchmarks
+        for metric in _declared(bench.file)
     }
     for results in nights(made, today):
-        for one in results:
-            for name, values in one.values.items():
-                better = declared.get((one.benchmark, name)) or describe(name).better or ""
+        for result in results:
+            for name, values in result.values.items():
+                better = declared.get((result.benchmark, name)) or describe(name).better or ""
                 writer.writerow(
-                    (series_name(one.benchmark, one.job, name), one.at.isoformat(), f"{median(values):.6g}", better)
+                    (
+                        series_name(result.benchmark, result.job, name),
+                        result.at.isoformat(),
+                        f"{median(values):.6g}",
+                        better,
+                    )
                 )
     return text.getvalue()
 
@@ -142,7 +149,7 @@ def _declared(file: object) -> list[dict[str, str]]:
     """The metrics that a benchmark file declares itself."""
     target = file.get("target") if isinstance(file, dict) else None
     metrics = target.get("metrics") if isinstance(target, dict) else None
-    return [one for one in metrics if isinstance(one, dict)] if isinstance(metrics, list) else []
+    return [metric for metric in metrics if isinstance(metric, dict)] if isinstance(metrics, list) else []
 
 
 def _played(made: History, folder: Path, today: datetime) -> str:
@@ -150,17 +157,17 @@ def _played(made: History, folder: Path, today: datetime) -> str:
     from assay.sim.history import first_night
     from assay.store.store import Store
 
-    kept = Store(folder)
+    store = Store(folder)
     try:
-        if kept.campaigns(1):
+        if store.campaigns(1):
             raise UsageError(
                 f"the store {folder} holds results already",
                 code="sim-history",
                 try_="name a new folder: simulated results must not stand beside measured ones",
             )
-        jobs = play(made, kept, DetectionObserver(first_night(made, today)), today)
+        jobs = play(made, store, DetectionObserver(first_night(made, today)), today)
     finally:
-        kept.close()
+        store.close()
     return f"{jobs} jobs of {made.nights} nights in {folder.absolute()}"
 
 

@@ -136,11 +136,13 @@ class Bulk:
             result = _result(job, 0, self._seed)
             kind = machine_kind(result.environment)
             for name in names:
-                for one in readings(result):
-                    series = identity(name, result.definition, result.point, kind, one.metric, LABELS)
-                    self._series[name, job.index, one.metric] = series
+                for reading in readings(result):
+                    series = identity(name, result.definition, result.point, kind, reading.metric, LABELS)
+                    self._series[name, job.index, reading.metric] = series
                     records.append(
-                        SeriesRecord(series, name, one.metric, one.unit, one.better, result.point, LABELS, kind)
+                        SeriesRecord(
+                            series, name, reading.metric, reading.unit, reading.better, result.point, LABELS, kind
+                        )
                     )
         rows = SeriesRows(self._store.engine)
         for begin in range(0, len(records), _AT_ONCE):
@@ -226,21 +228,21 @@ class Bulk:
         """The rows of a job in its series: the numbers of its variant, moved a little."""
         moved = 1 + 0.004 * math.sin(number * 12.9898)
         failed = job["state"] == "failed"
-        for one in pattern.readings:
+        for reading in pattern.readings:
             yield {
-                "series_id": self._series[name, job["position"], one.metric],
+                "series_id": self._series[name, job["position"], reading.metric],
                 "job_id": job["id"],
                 "at": job["ended_at"],
-                "value": None if failed or one.value is None else one.value * moved,
-                "standard_error": None if failed else one.standard_error,
+                "value": None if failed or reading.value is None else reading.value * moved,
+                "standard_error": None if failed else reading.standard_error,
                 "verdict": "failed" if failed else pattern.verdict or "",
                 "context": pattern.context,
             }
 
     def _analyse(self) -> None:
         """Look at some of the series, as a server does; tell the database how its tables look now."""
-        known = SeriesStore(self._store)
-        known.check([one.id for one in known.list(text="demo sweep", limit=_CHECKED)])
+        series_store = SeriesStore(self._store)
+        series_store.check([record.id for record in series_store.list(text="demo sweep", limit=_CHECKED)])
         with self._store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.execute(text("ANALYZE"))
 
@@ -250,7 +252,10 @@ def _timestamp(campaign: dict[str, Any]) -> float:
 
 
 def _events(campaigns: Sequence[dict[str, Any]], jobs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    rows = [(_timestamp(one), one["id"], None, "submitted", {"by": one["submitted_by"]}) for one in campaigns] + [
+    rows = [
+        (_timestamp(campaign), campaign["id"], None, "submitted", {"by": campaign["submitted_by"]})
+        for campaign in campaigns
+    ] + [
         (
             job["ended_at"],
             job["campaign_id"],
@@ -288,8 +293,8 @@ def _result(job: Job, variant: int, seed: int) -> MultiRunJobResult:
     # Nothing is written: only scenes of which files are kept write any.
     scene = Scene(job, now, datetime(2026, 1, 1, tzinfo=UTC), chance(seed, job.index, variant), Path())
     runs = [
-        RunOutcome(replace(one.result, seen=None, phases={}, absent={}, facts={}, window=None), one.samples)
-        for one in runs_of("model", scene)
+        RunOutcome(replace(outcome.result, seen=None, phases={}, absent={}, facts={}, window=None), outcome.samples)
+        for outcome in runs_of("model", scene)
     ]
     result = judge(job, runs, {"machine": machine_facts(machine), "git": {"commit": now.commit, "changed": False}})
     metrics = {name: replace(stats, outliers=()) for name, stats in result.metrics.items() if name in _KEPT}

@@ -67,24 +67,26 @@ class Keeper:
 
     def _beat(self, scratch: Path) -> int:
         """Let every agent say that it is there, and go on with its jobs; return how many they hold."""
-        there = [one for one in self._control.agents() if one.name not in AWAY and _is_demo(one.profile.labels)]
+        there = [
+            record for record in self._control.agents() if record.name not in AWAY and _is_demo(record.profile.labels)
+        ]
         self._player.agents = {agent.name: agent for agent in there}
         held = [(agent, self._listing.job(job)) for agent in there for job in agent.jobs]
         leases: dict[str, list[Held]] = {agent.id: [] for agent in there}
-        for agent, one in held:
-            leases[agent.id].append(Held(one.summary.id, one.summary.fence))
+        for agent, held_job in held:
+            leases[agent.id].append(Held(held_job.summary.id, held_job.summary.fence))
         self._control.heartbeats(
             [(agent, Heartbeat("busy" if some else "active", tuple(some))) for agent, some in leases.items()]
         )
-        for agent, one in held:
-            self._go_on(agent, one.job, one.summary, scratch)
+        for agent, held_job in held:
+            self._go_on(agent, held_job.job, held_job.summary, scratch)
         return len(held)
 
     def _go_on(self, agent: AgentRecord, job: Job, summary: JobSummary, scratch: Path) -> None:
         """Move a job one step, or end it with a result."""
-        told = dict(summary.progress or {})
+        progress = dict(summary.progress or {})
         runs = job.definition.measure.runs
-        step = 1 + round(_STEPS * (_number(told.get("run")) + _number(told.get("share"))) / runs)
+        step = 1 + round(_STEPS * (_number(progress.get("run")) + _number(progress.get("share"))) / runs)
         if step < _STEPS:
             run, share = divmod(step * runs / _STEPS, 1)
             phase = PHASES[min(int(share * len(PHASES)), len(PHASES) - 1)]

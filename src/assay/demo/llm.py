@@ -200,11 +200,11 @@ def samples_of(
         "output_tokens": sent.output,
         "user_tokens_per_s": 1000 / sent.tpot_ms,
     }
-    scores = [one.scores() for one in answers]
-    columns |= {name: np.array([one[name] for one in scores]) for name in (scores[0] if scores else ())}
-    found = [SampleSet(name, "measure", at, values) for name, values in columns.items()]
+    scores = [answer.scores() for answer in answers]
+    columns |= {name: np.array([score[name] for score in scores]) for name in (scores[0] if scores else ())}
+    sample_sets = [SampleSet(name, "measure", at, values) for name, values in columns.items()]
     gaps_at = scene.moments_ns(sent.gaps_ms.size, seconds)
-    return (*found, SampleSet("itl_ms", "measure", gaps_at, sent.gaps_ms))
+    return (*sample_sets, SampleSet("itl_ms", "measure", gaps_at, sent.gaps_ms))
 
 
 def totals_of(scene: Scene, sent: DrawnRequests, seconds: float) -> dict[str, float]:
@@ -261,11 +261,11 @@ def view_of(scene: Scene, sent: DrawnRequests) -> dict[str, JsonValue]:
         "ttft_ms.p99": (float(np.quantile(sent.ttft_ms, 0.99)), first),
         "itl_ms.mean": (float(sent.gaps_ms.mean()), between),
     }
-    told: dict[str, JsonValue] = {
+    figures: dict[str, JsonValue] = {
         name: {"value": value * float(scene.draw.uniform(0.96, 0.995)), "from": source}
         for name, (value, source) in seen.items()
     }
-    return {"llm": told}
+    return {"llm": figures}
 
 
 def llm_run(scene: Scene, number: int) -> DrawnRun:

@@ -145,8 +145,8 @@ def enrolment(machine: DemoMachine) -> Enrolment:
         commands=machine.commands,
     )
     facts = machine_facts(machine)
-    told = {"demo": "simulated"} | {name: facts[name] for name in _DEVICE_FACTS if name in facts}
-    return Enrolment(machine.identity, machine.name, profile, told, version=__version__)
+    device_facts = {"demo": "simulated"} | {name: facts[name] for name in _DEVICE_FACTS if name in facts}
+    return Enrolment(machine.identity, machine.name, profile, device_facts, version=__version__)
 
 
 def machine_facts(machine: DemoMachine) -> dict[str, JsonValue]:

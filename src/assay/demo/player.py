@@ -94,7 +94,7 @@ def tell_channels(store: Store, clock: Clock) -> None:
 
 def deal_with(store: Store, clock: Clock) -> None:
     """Do with some open alerts what people do."""
-    alerts = [record_of(one) for one in Alerts(store.engine).page(AlertFilter(states=("open",)), limit=50).items]
+    alerts = [record_of(row) for row in Alerts(store.engine).page(AlertFilter(states=("open",)), limit=50).items]
     for (what, by, why), alert in zip(_DEALT_WITH, alerts[1:], strict=False):
         until = (clock.utc() + timedelta(days=3)).timestamp() if what == "snooze" else None
         try:
@@ -134,7 +134,7 @@ class Player:
         self.store, self.settings = store, settings
         self.clock = SimulatedClock(settings.now - timedelta(days=settings.days + 1))
         self.control = Control(store.engine, self.clock, seed=settings.seed)
-        self.machines: Mapping[str, DemoMachine] = {one.name: one for one in fleet(settings.agents)}
+        self.machines: Mapping[str, DemoMachine] = {machine.name: machine for machine in fleet(settings.agents)}
         self.agents: dict[str, AgentRecord] = {}
         self._schedules: dict[str, str] = {}
         self._stored: dict[str, int | None] = {}
@@ -287,7 +287,7 @@ class Player:
                 first = {**self._document(study), "description": "Simulated: a first sketch."}
                 catalogue.create(study.name, Draft(first, by=study.by))
                 there = (catalogue.change(study.name, draft),)
-            self._stored[study.name] = next((one.version for one in there if one.digest == draft.digest), None)
+            self._stored[study.name] = next((entry.version for entry in there if entry.digest == draft.digest), None)
         return self._stored[study.name]
 
     def _firing(self, entry: CampaignEntry) -> FiringRecord | None:
@@ -327,8 +327,8 @@ class Player:
         result = judge(job, runs, environment(scene))
         if scene.rich or result.error is not None:
             log = tuple(log_lines(scene, result))
-            told = Progress(agent.id, scene.runs - 1, scene.runs, "measure", 1.0, log=log)
-            self.control.progress(job.id, fence, told)
+            progress = Progress(agent.id, scene.runs - 1, scene.runs, "measure", 1.0, log=log)
+            self.control.progress(job.id, fence, progress)
         self.clock.forward(took_s)
         self.deliver(job, fence, agent, result, runs)
         self.jobs += 1
@@ -341,7 +341,7 @@ class Player:
         self, job: Job, fence: int, agent: AgentRecord, result: MultiRunJobResult, runs: list[RunOutcome]
     ) -> None:
         """Keep a result with its samples and files, and take it into its series."""
-        kept = (
+        stored_runs = (
             replace(
                 run.result,
                 samples=self.store.samples.write(run.samples) if run.files else None,
@@ -349,7 +349,7 @@ class Player:
             )
             for run in runs
         )
-        result = replace(result, runs=tuple(kept))
+        result = replace(result, runs=tuple(stored_runs))
         failure = failure_of(result) if result.state == "failed" else None
         taken = self.control.deliver(
             job.id,

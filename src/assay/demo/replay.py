@@ -57,13 +57,13 @@ def play(history: History, store: Store, observer: ReplayObserver, today: dateti
     jobs = 0
     first = first_night(history, today)
     for number, results in enumerate(nights(history, today)):
-        for name, group in groupby(results, key=lambda one: one.benchmark):
-            found = list(group)
-            key = json.dumps([name, dict(found[0].file), found[0].around.model])
+        for name, group in groupby(results, key=lambda result: result.benchmark):
+            batch = list(group)
+            key = json.dumps([name, dict(batch[0].file), batch[0].around.model])
             if key not in plans:
-                plans[key] = _planned(files[name], found[0])
-            observer.campaign(store, *_campaign(store, *plans[key], found))
-            jobs += len(found)
+                plans[key] = _planned(files[name], batch[0])
+            observer.campaign(store, *_campaign(store, *plans[key], batch))
+            jobs += len(batch)
         observer.morning(store, first + timedelta(days=number, seconds=_MORNING_S))
     return jobs
 
@@ -82,20 +82,20 @@ def _planned(document: Mapping[str, JsonValue], first: NightResult) -> tuple[Loa
 
 def _campaign(store: Store, loaded: Loaded, plan: Plan, results: Iterable[NightResult]) -> tuple[str, datetime]:
     """One campaign of the past: its id, and when it ended."""
-    found = {one.job: one for one in results}
-    begin = min(one.at for one in found.values())
+    by_job = {past.job: past for past in results}
+    begin = min(past.at for past in by_job.values())
     labels = loaded.benchmark.labels
     submitted = store.create_campaign(plan, loaded.source.document, labels, "simulated", SimulatedClock(begin))
     end = begin
     for job in submitted.jobs:
-        one = result_of(job, found[job.index])
+        result = result_of(job, by_job[job.index])
         store.move_job(job.id, "start")
-        event: Event = "finish" if one.state == "done" else "fail"
-        seconds = _RUN_S * max(one.total_runs, 1)
-        store.end_job(job.id, event, verdict=one.verdict, result=to_json(one), seconds=seconds)
-        end = max(end, found[job.index].at + timedelta(seconds=seconds))
+        event: Event = "finish" if result.state == "done" else "fail"
+        seconds = _RUN_S * max(result.total_runs, 1)
+        store.end_job(job.id, event, verdict=result.verdict, result=to_json(result), seconds=seconds)
+        end = max(end, by_job[job.index].at + timedelta(seconds=seconds))
     campaign = submitted.jobs[0].campaign
-    states = Counter("failed" if one.failure else "done" for one in found.values())
+    states = Counter("failed" if past.failure else "done" for past in by_job.values())
     store.end_campaign(campaign, campaign_state(states), SimulatedClock(end))
     return campaign, end
 
@@ -104,8 +104,8 @@ def result_of(job: Job, drawn: NightResult) -> MultiRunJobResult:
     """The result of a job, as if its runs had given the numbers that were drawn."""
     runs = _runs(job, drawn)
     failure, hot = runs[0].error, drawn.around.throttled
-    told = "the kernel counted thermal throttle events" if hot else "no thermal throttling"
-    checks = () if failure else (Check("clocks not throttled", not hot, told),)
+    detail = "the kernel counted thermal throttle events" if hot else "no thermal throttling"
+    checks = () if failure else (Check("clocks not throttled", not hot, detail),)
     return MultiRunJobResult(
         job=job.id,
         digest=job.digest,
@@ -130,8 +130,10 @@ def result_of(job: Job, drawn: NightResult) -> MultiRunJobResult:
 
 
 def _statistics(job: Job, name: str, values: tuple[float, ...]) -> MetricStatistics:
-    known = describe_for(job, name)
-    return summarise(name, known.unit, known.better, {run: np.array([value]) for run, value in enumerate(values)})
+    description = describe_for(job, name)
+    return summarise(
+        name, description.unit, description.better, {run: np.array([value]) for run, value in enumerate(values)}
+    )
 
 
 def _runs(job: Job, drawn: NightResult) -> tuple[SingleRunResult, ...]:
@@ -214,9 +216,9 @@ class DetectionObserver:
         from assay.report.result import read_campaign
 
         night = _night(at.timestamp(), self._first)
-        for one in observe(store, read_campaign(store, campaign), SimulatedClock(at)):
-            self.diary.setdefault(one.id, []).append(
-                FindingReport(night, one.state, one.finding.answer, one.triage.cause)
+        for record in observe(store, read_campaign(store, campaign), SimulatedClock(at)):
+            self.diary.setdefault(record.id, []).append(
+                FindingReport(night, record.state, record.finding.answer, record.triage.cause)
             )
 
     def morning(self, store: Store, at: datetime) -> None:
@@ -233,16 +235,16 @@ class DetectionObserver:
         """
         from assay.series.repository import SeriesStore
 
-        known = SeriesStore(store)
+        series_store = SeriesStore(store)
         out: list[DetectedChange] = []
-        for record in known.list():
-            nights_of = [_night(one.at, self._first) for one in known.points(record.id)]
+        for record in series_store.list():
+            nights_of = [_night(point.at, self._first) for point in series_store.points(record.id)]
             out += [
                 made
-                for one in known.findings(series=record.id)
-                if (made := _found(one, nights_of, self._first, self.diary.get(one.id, [])))
+                for finding in series_store.findings(series=record.id)
+                if (made := _found(finding, nights_of, self._first, self.diary.get(finding.id, [])))
             ]
-        return tuple(sorted(out, key=lambda one: (one.series, one.night)))
+        return tuple(sorted(out, key=lambda change: (change.series, change.night)))
 
 
 def _found(

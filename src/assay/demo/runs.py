@@ -51,7 +51,7 @@ def _device_run(scene: Scene, _number: int) -> DrawnRun:
         ratio = 0.994 + 0.003 * float(scene.draw.normal())
         bare[name] = {"ratio": ratio, "low": ratio - 0.006, "high": ratio + 0.006}
         spans[name] = {} if asked == "cpu" else _span(scene)
-    metrics = {one.metric: float(np.median(one.value)) for one in samples}
+    metrics = {sample_set.metric: float(np.median(sample_set.value)) for sample_set in samples}
     facts: dict[str, JsonValue] = {"device": {"name": scene.machine.gpu or scene.machine.cpu}, "tests": told}
     if asked != "cpu":
         facts["bare"] = bare
@@ -70,14 +70,14 @@ def _tests(machine: DemoMachine, asked: str) -> Mapping[str, tuple[str, float]]:
         }
     memory = {"NVIDIA H100 80GB HBM3": 1.0, "NVIDIA A100-SXM4-80GB": 0.58, "NVIDIA L4": 0.084}.get(machine.gpu, 0.31)
     new = any(name in machine.gpu for name in ("H100", "L4", "4090"))
-    found = {}
+    figures = {}
     for name, (metric, best) in _BOARD.items():
-        slow_fp64 = name == "fp64" and not any(one in machine.gpu for one in ("H100", "A100"))
+        slow_fp64 = name == "fp64" and not any(gpu in machine.gpu for gpu in ("H100", "A100"))
         share = memory if describe(metric).unit == "GB/s" and "device" not in name else machine.gpu_speed
         share = 0.5 if "device" in name and machine.gpu_speed < 1 else share
         value = 0.0 if name == "fp8" and not new else best * share * (0.03 if slow_fp64 else 1.0)
-        found[name] = (metric, value)
-    return found
+        figures[name] = (metric, value)
+    return figures
 
 
 def _curve(scene: Scene, name: str, metric: str, level: float, begin_ns: int) -> JsonValue:
@@ -200,7 +200,7 @@ def _vector_run(scene: Scene, _number: int) -> DrawnRun:
     count = 1200 if scene.rich else 300
     values = scene.times(level, count, _VECTOR_WITHIN, tail=0.015)
     truth = 1 - 0.34 * (16 / ef) ** 0.9
-    found: Values = np.round(np.clip(scene.draw.normal(truth, 0.08, count), 0, 1), 1).astype(np.float64)
+    recalls: Values = np.round(np.clip(scene.draw.normal(truth, 0.08, count), 0, 1), 1).astype(np.float64)
     metrics = {
         "throughput_per_s": users * 1000 / float(values.mean()),
         "offered_per_s": users * 1000 / float(values.mean()),
@@ -215,7 +215,7 @@ def _vector_run(scene: Scene, _number: int) -> DrawnRun:
         "client_cpu_pct": 9.0 * users,
     }
     at = scene.moments_ns(count, _SECONDS)
-    samples = (SampleSet("latency_ms", "measure", at, values), SampleSet("recall", "measure", at, found))
+    samples = (SampleSet("latency_ms", "measure", at, values), SampleSet("recall", "measure", at, recalls))
     facts: dict[str, JsonValue] = {
         "engine": {"name": "Qdrant", "version": "1.13.4"},
         "load": {"stopped": "finished", "warmup": {"steady": True}},

@@ -328,14 +328,14 @@ def cron_of(study: Study, count: int, days: int) -> str:
 def shares(campaigns: int) -> dict[str, int]:
     """Study → how many of so many campaigns it has; each has one at least."""
     whole = sum(study.weight for study in STUDIES)
-    found = {study.name: max(1, round(campaigns * study.weight / whole)) for study in STUDIES}
-    found[STUDIES[0].name] = max(1, found[STUDIES[0].name] + campaigns - sum(found.values()))
-    return found
+    counts = {study.name: max(1, round(campaigns * study.weight / whole)) for study in STUDIES}
+    counts[STUDIES[0].name] = max(1, counts[STUDIES[0].name] + campaigns - sum(counts.values()))
+    return counts
 
 
 def entries(campaigns: int, days: int, now: datetime, seed: int) -> list[CampaignEntry]:
     """All campaigns, the oldest first; all begin before now."""
-    found: list[CampaignEntry] = []
+    entries: list[CampaignEntry] = []
     first = now - timedelta(days=days)
     for study in STUDIES:
         count = shares(campaigns)[study.name]
@@ -343,9 +343,9 @@ def entries(campaigns: int, days: int, now: datetime, seed: int) -> list[Campaig
         for number, at in enumerate(moments):
             age = (at - first) / (now - first)
             ends, newest = _ending(study, number, len(moments), seed), number >= len(moments) - _NEWEST
-            found.append(CampaignEntry(study, at, ends, age, number, newest))
-    found.sort(key=lambda entry: entry.at)
-    return found
+            entries.append(CampaignEntry(study, at, ends, age, number, newest))
+    entries.sort(key=lambda entry: entry.at)
+    return entries
 
 
 def _moments(study: Study, count: int, days: int, first: datetime, now: datetime, seed: int) -> Sequence[datetime]:
@@ -353,8 +353,8 @@ def _moments(study: Study, count: int, days: int, first: datetime, now: datetime
         return due_between(Schedule(cron=cron_of(study, count, days)), first, now, count)
     draw = chance(seed, study.name, "moments")
     step = (now - first) / count
-    found = [first + step * (place + float(draw.uniform(0.1, 0.9))) for place in range(count)]
-    at_hour = [at.replace(hour=study.hour, minute=int(draw.integers(0, 60)), second=0, microsecond=0) for at in found]
+    moments = [first + step * (place + float(draw.uniform(0.1, 0.9))) for place in range(count)]
+    at_hour = [at.replace(hour=study.hour, minute=int(draw.integers(0, 60)), second=0, microsecond=0) for at in moments]
     return [at if at < now else at - timedelta(days=1) for at in at_hour]
 
 

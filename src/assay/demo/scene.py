@@ -203,7 +203,7 @@ def write_telemetry(scene: Scene, run: int, phases: Mapping[str, float], work: f
     for name, level in _levels(scene, work, rss_mb).items():
         source, _, reading = name.rpartition(".")
         values = _course(scene, reading, level, busy)
-        rows.append((source, reading, "", at_ns, [round(float(one), 3) for one in values]))
+        rows.append((source, reading, "", at_ns, [round(float(value), 3) for value in values]))
     if scene.moment.hot and _on_gpu(scene):
         bits = np.where(busy > 0.5, _THERMAL_BIT, 0)
         rows.append(("gpu:0", "throttle_bits", "", at_ns, bits.astype(float).tolist()))
@@ -222,16 +222,16 @@ def _levels(scene: Scene, work: float, rss_mb: float) -> dict[str, float]:
     machine = scene.machine
     cores = 1.0 if _on_gpu(scene) else max(1.0, 0.5 * machine.cores)
     slow = 0.82 if scene.moment.hot else 1.0
-    found = {
+    readings = {
         "job.cpu_pct": 100 * work * cores,
         "others.cpu_pct": 18.0 * machine.cores if scene.busy else 1.4 * machine.cores,
         "job.rss_bytes": rss_mb * 1e6,
         "machine.memory_available_bytes": 0.7 * machine.memory_gib * 2**30,
     }
     if machine.os == "linux":
-        found |= {"machine.cpu_mhz": 3400 * slow / max(1.0, machine.speed / 4), "machine.temperature_c": 61 / slow}
+        readings |= {"machine.cpu_mhz": 3400 * slow / max(1.0, machine.speed / 4), "machine.temperature_c": 61 / slow}
     if _on_gpu(scene):
-        found |= {
+        readings |= {
             "gpu:0.gpu_util_pct": 100 * min(1.0, work),
             "gpu:0.gpu_mem_bytes": 0.85 * machine.gpu_gib * 2**30,
             "gpu:0.power_w": _gpu_w(scene, work),
@@ -240,8 +240,8 @@ def _levels(scene: Scene, work: float, rss_mb: float) -> dict[str, float]:
             "gpu:0.job_processes": 1.0,
         }
     elif machine.idle_w and machine.architecture == "x86_64" and machine.os == "linux":
-        found["rapl:package-0.power_w"] = _cpu_w(scene, work)
-    return found
+        readings["rapl:package-0.power_w"] = _cpu_w(scene, work)
+    return readings
 
 
 def _cpu_w(scene: Scene, work: float) -> float:
@@ -316,11 +316,11 @@ class DrawnRun:
 
 
 def outcomes(scene: Scene, drawn: Sequence[DrawnRun]) -> list[RunOutcome]:
-    found, at = [], 0.0
-    for number, one in enumerate(drawn):
-        found.append(_outcome(scene, number, one, at))
-        at += sum(one.phases.values()) + _BETWEEN_S
-    return found
+    run_outcomes, at = [], 0.0
+    for number, drawn_run in enumerate(drawn):
+        run_outcomes.append(_outcome(scene, number, drawn_run, at))
+        at += sum(drawn_run.phases.values()) + _BETWEEN_S
+    return run_outcomes
 
 
 def _outcome(scene: Scene, number: int, drawn: DrawnRun, at_s: float) -> RunOutcome:
@@ -332,7 +332,9 @@ def _outcome(scene: Scene, number: int, drawn: DrawnRun, at_s: float) -> RunOutc
     if scene.rich and seen is not None:
         files[FILE] = write_telemetry(scene, number, drawn.phases, drawn.work, drawn.rss_mb)
     begin = scene.at + timedelta(seconds=at_s)
-    counts = {one.metric: int(one.value.size) for one in drawn.samples if one.phase == "measure"}
+    counts = {
+        sample_set.metric: int(sample_set.value.size) for sample_set in drawn.samples if sample_set.phase == "measure"
+    }
     result = SingleRunResult(
         run_id=number,
         is_cold_start=number == 0,

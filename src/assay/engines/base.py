@@ -413,7 +413,9 @@ def engine_named(name: str) -> type[Engine[Any, Any]]:
 
 def engine_in(store: Path, campaign: str) -> type[Engine[Any, Any]]:
     """The engine that a campaign of a store was submitted to: the one that keeps a folder of it, else this machine."""
-    return next((one for one in engines() if one.folder_of(store, campaign) is not None), engine_named("local"))
+    return next(
+        (engine for engine in engines() if engine.folder_of(store, campaign) is not None), engine_named("local")
+    )
 
 
 def engines() -> Iterator[type[Engine[Any, Any]]]:

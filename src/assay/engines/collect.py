@@ -89,8 +89,8 @@ def has_result(folder: ResultFolders, job: Job) -> bool:
 
 def read_result(folder: ResultFolders, job: Job) -> MultiRunJobResult | None:
     """The result that a job left; None where there is none, or only that of another job."""
-    found = ResultFolder.at(folder.out(job.index)).result()
-    return found if found and found.job == job.id and found.digest == job.digest else None
+    result = ResultFolder.at(folder.out(job.index)).result()
+    return result if result and result.job == job.id and result.digest == job.digest else None
 
 
 def collect(store: Store, folder: ResultFolders, job: Job, ended: Termination, now: datetime) -> MultiRunJobResult:
@@ -99,18 +99,18 @@ def collect(store: Store, folder: ResultFolders, job: Job, ended: Termination, n
     Raises:
         StoreError: if it cannot be kept; nothing is lost, since the folder still has it.
     """
-    found = read_result(folder, job)
+    left_result = read_result(folder, job)
     left = ResultFolder.at(folder.out(job.index))
-    runs = found.runs if found is not None else left.runs(job)
-    known = store.runs(job.id)
+    runs = left_result.runs if left_result is not None else left.runs(job)
+    stored_runs = store.runs(job.id)
     with scratch_folder() as scratch:
         files, absent = _logs(job, ended.logs, scratch) if ended.logs else ({}, {})
-        outcomes = _outcomes(left, runs, files, absent, ended, known=known if found is not None else ())
-        if found is None:
+        outcomes = _outcomes(left, runs, files, absent, ended, known=stored_runs if left_result is not None else ())
+        if left_result is None:
             outcomes = [*outcomes, RunOutcome(_lost(outcomes, ended, now), files=files)]
-        kept = {run.run_id: run for run in known}
-        kept |= {outcome.result.run_id: store.keep_run(job.id, outcome) for outcome in outcomes}
-    result = _result(job, found, outcomes, kept, ended)
+        runs_by_id = {run.run_id: run for run in stored_runs}
+        runs_by_id |= {outcome.result.run_id: store.keep_run(job.id, outcome) for outcome in outcomes}
+    result = _result(job, left_result, outcomes, runs_by_id, ended)
     _end(store, job, result, ended)
     return result
 
@@ -154,8 +154,8 @@ def _samples(left: ResultFolder, run: SingleRunResult, ended: Termination) -> tu
     except StoreError as problem:
         if not ended.final:
             raise
-        known = ended.missing.get(left.samples.path(run.samples).relative_to(left.path).as_posix())
-        return (), known or f"they did not come from where they were measured: {problem.problem.message}"
+        reason = ended.missing.get(left.samples.path(run.samples).relative_to(left.path).as_posix())
+        return (), reason or f"they did not come from where they were measured: {problem.problem.message}"
 
 
 def _lost(outcomes: list[RunOutcome], ended: Termination, now: datetime) -> SingleRunResult:
@@ -175,8 +175,8 @@ def _lost(outcomes: list[RunOutcome], ended: Termination, now: datetime) -> Sing
         try_=reason.try_,
     )
     began = (execution.started_at if execution else None) or now
-    known = {outcome.result.run_id for outcome in outcomes}
-    return unmeasured_run(failure, known, began, (execution.ended_at if execution else None) or now)
+    run_ids = {outcome.result.run_id for outcome in outcomes}
+    return unmeasured_run(failure, run_ids, began, (execution.ended_at if execution else None) or now)
 
 
 def _result(
@@ -232,7 +232,7 @@ def _logs(job: Job, logs: Mapping[str, Path], scratch: Path) -> tuple[dict[str, 
 def _tail(logs: Mapping[str, Path]) -> tuple[str, ...]:
     """The last lines that the job wrote, errors first of all; those of its services are another story."""
     own = [name for name in logs if not name.startswith("service-")]
-    for name in sorted(own, key=lambda one: not one.endswith(".err")):
+    for name in sorted(own, key=lambda log_name: not log_name.endswith(".err")):
         text = tail_of(logs[name])
         if text.strip():
             return tuple(text.splitlines()[-_TAIL_LINES:])

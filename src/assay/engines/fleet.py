@@ -53,7 +53,7 @@ def submission_of(loaded: Loaded, client: FleetClient, placement: PlacementOptio
     _upload(parts, client, view)
     return Submission(
         document=loaded.source.document,
-        files={text: tuple(_described(one) for one in found) for text, found in parts.items()},
+        files={text: tuple(_described(part) for part in local_parts) for text, local_parts in parts.items()},
         priority=placement.priority,
         deadline_s=placement.deadline_s,
         unplaceable=placement.unplaceable,
@@ -73,25 +73,25 @@ def find(client: FleetClient, reference: str) -> str:
     if name == "latest" and (back.isdigit() or not back):
         number = int(back or 0)
         listed = client.pages("/campaigns", {"limit": min(number + 1, _PAGE)})
-        found = [one["id"] for one in islice(listed, number, number + 1)]
+        matches = [campaign["id"] for campaign in islice(listed, number, number + 1)]
     else:
         listed = client.pages("/campaigns", {"text": reference, "limit": _PAGE})
-        found = [one["id"] for one in listed if one["id"].startswith(reference)]
-    if not found:
+        matches = [campaign["id"] for campaign in listed if campaign["id"].startswith(reference)]
+    if not matches:
         raise UsageError(
             f"the server has no campaign {reference!r}",
             code="unknown-campaign",
             at=client.url,
             try_="`assay campaigns list` shows what is there",
         )
-    if len(found) > 1 and reference not in found:
+    if len(matches) > 1 and reference not in matches:
         raise UsageError(
-            f"{reference!r} begins several campaigns: {', '.join(found[:5])}",
+            f"{reference!r} begins several campaigns: {', '.join(matches[:5])}",
             code="ambiguous",
             at=client.url,
             try_="give more of the id",
         )
-    return reference if reference in found else str(found[0])
+    return reference if reference in matches else str(matches[0])
 
 
 def read(client: FleetClient, campaign: str) -> CampaignResult:
@@ -131,18 +131,18 @@ def _local_files(loaded: Loaded) -> dict[str, tuple[LocalPart, ...]]:
     """Every file that a point of the benchmark names on this machine."""
     from assay.run.inputs import plan_of
 
-    found: dict[str, tuple[LocalPart, ...]] = {}
+    all_parts: dict[str, tuple[LocalPart, ...]] = {}
     for job in plan_of(loaded).jobs:
         here = files_of(job.definition, loaded.base)
         for name in local_paths(job.definition):
             if name not in here and name != hub_name(job.definition.target):
                 existing(name, loaded.base)  # says what is wrong with it, and what may have been meant
-        found |= here
-    return found
+        all_parts |= here
+    return all_parts
 
 
 def _upload(parts: Mapping[str, tuple[LocalPart, ...]], client: FleetClient, view: View) -> None:
-    distinct = {part.sha256: part for found in parts.values() for part in found}
+    distinct = {part.sha256: part for local_parts in parts.values() for part in local_parts}
     for part in distinct.values():
         if not client.has(part.sha256):
             view.note(f"uploading {part.name} ({part.size_bytes / 1e6:.1f} MB)")
@@ -163,7 +163,7 @@ def read_samples(client: FleetClient, job: str, run: int) -> tuple[SampleSet, ..
 def read_file(client: FleetClient, job: str, run: int, name: str) -> bytes | None:
     """A file that a run left, by its name; None when there is none."""
     result = from_json(MultiRunJobResult, client.text(f"/jobs/{job}/result"), source=job)
-    digest = next((one.files.get(name) for one in result.runs if one.run_id == run), None)
+    digest = next((single_run.files.get(name) for single_run in result.runs if single_run.run_id == run), None)
     return client.content(f"/artefacts/{digest}", missing_ok=True) if digest else None
 
 

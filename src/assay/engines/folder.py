@@ -112,11 +112,11 @@ class CampaignFolder(ABC):
             raise self.unusable(self.submitted, problem) from None
         for line in text.splitlines():
             try:
-                found = json.loads(line)
+                record = json.loads(line)
             except ValueError:
                 continue
-            if isinstance(found, dict):
-                yield found
+            if isinstance(record, dict):
+                yield record
 
     @staticmethod
     @abstractmethod

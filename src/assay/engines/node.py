@@ -170,18 +170,18 @@ class ProgressView(PlainView):
         if not self._run:
             return
         self._written_s = time.monotonic()
-        told = {"run": self._run, "of": self._of, "phase": self._phase, "share": self._share}
+        report = {"run": self._run, "of": self._of, "phase": self._phase, "share": self._share}
         partial = self._path.with_suffix(".part")
         with suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            partial.write_text(json.dumps(told))
+            partial.write_text(json.dumps(report))
             partial.replace(self._path)
 
 
 def read_progress(path: Path) -> Progress | None:
     """How far a job is; None where it has not said so yet."""
     try:
-        told = json.loads(path.read_text())
-        return Progress(int(told["run"]), int(told["of"]), str(told["phase"]), float(told["share"]))
+        report = json.loads(path.read_text())
+        return Progress(int(report["run"]), int(report["of"]), str(report["phase"]), float(report["share"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -72,8 +72,8 @@ def remembered_server(folder: Path) -> str | None:
 
 def _read(path: Path) -> tuple[str | None, dict[int, str]]:
     try:
-        found = json.loads(path.read_bytes())
-        return str(found["server"]), {int(index): str(digest) for index, digest in found["told"].items()}
+        record = json.loads(path.read_bytes())
+        return str(record["server"]), {int(index): str(digest) for index, digest in record["told"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None, {}
 
@@ -84,8 +84,8 @@ def result_of(store: Store, job_id: str) -> MultiRunJobResult:
     Raises:
         UsageError: if there is no such job.
     """
-    found = Listing(store.engine).job(job_id)
-    return read_job(StoredJob(found.job, found.summary.state, found.result, found.summary.reason), store.runs)
+    stored = Listing(store.engine).job(job_id)
+    return read_job(StoredJob(stored.job, stored.summary.state, stored.result, stored.summary.reason), store.runs)
 
 
 def digest_of(result: MultiRunJobResult) -> str:
@@ -186,9 +186,9 @@ class ServerReporter:
 
     def stands(self, standings: Iterable[JobProgress]) -> None:
         """How jobs stand now; returns at once."""
-        found = {one.index: one for one in standings}
+        progress = {standing.index: standing for standing in standings}
         with self._lock:
-            self._standings |= found
+            self._standings |= progress
             self._lock.notify_all()
         self._say()
 
@@ -204,19 +204,19 @@ class ServerReporter:
         """Look once more whether the server has every result as the store has it."""
         _, stored = self._store.campaign(self._campaign)
         with self._lock:
-            self._ended |= dict.fromkeys(one.job.index for one in stored if one.state in FINAL)
+            self._ended |= dict.fromkeys(stored_job.job.index for stored_job in stored if stored_job.state in FINAL)
             self._lock.notify_all()
 
     def left(self, words: str) -> None:
         """Note at every job that has not ended that no process follows it for now."""
         _, stored = self._store.campaign(self._campaign)
         with self._lock:
-            for one in stored:
-                if one.state not in FINAL:
-                    index, state = one.job.index, "running" if one.state == "running" else "waiting"
-                    known = self._standings.get(index) or JobProgress(index, cast("Stands", state))
-                    note = "; ".join(text for text in (known.note, words) if text)
-                    self._standings[index] = replace(known, note=note)
+            for stored_job in stored:
+                if stored_job.state not in FINAL:
+                    index, state = stored_job.job.index, "running" if stored_job.state == "running" else "waiting"
+                    progress = self._standings.get(index) or JobProgress(index, cast("Stands", state))
+                    note = "; ".join(text for text in (progress.note, words) if text)
+                    self._standings[index] = replace(progress, note=note)
             self._lock.notify_all()
 
     def close(self, within_s: float) -> None:
@@ -288,7 +288,7 @@ class ServerReporter:
     def _know(self) -> None:
         summary, stored = self._store.campaign(self._campaign)
         document = Listing(self._store.engine).campaign_document(self._campaign)
-        jobs = tuple(one.job for one in stored)
+        jobs = tuple(stored_job.job for stored_job in stored)
         there = Elsewhere(summary.engine, summary.benchmark, summary.created_at, document, jobs, summary.labels)
         if self._client.know(self._campaign, there).new:
             self._record.sent.clear()  # it may have known the campaign, and lost it
@@ -325,7 +325,7 @@ class ServerReporter:
             self._record.save()
 
     def _changed(self) -> dict[int, JobProgress]:
-        return {index: one for index, one in self._standings.items() if self._sent.get(index) != one}
+        return {index: standing for index, standing in self._standings.items() if self._sent.get(index) != standing}
 
     def _is_done(self) -> bool:
         return self._given_up or (self._known and self._taken is None and not self._ended and not self._changed())

@@ -38,31 +38,31 @@ def merge(result: CampaignResult) -> MergedCampaign | None:
     points: list[MultiRunJobResult] = []
     outcomes: dict[str, tuple[RunOutcome, ...]] = {}
     parts = {part.job for group in groups.values() for part, _ in group}
-    for one in result.jobs:
-        if one.job in groups:
-            found, outcomes_of = _merged(result, groups[one.job], len(result.jobs) + len(outcomes))
-            outcomes[found.job] = outcomes_of
-            rows += [found, *(part for part, _ in groups[one.job])]
-            points.append(found)
-        elif one.job not in parts:
-            rows.append(one)
-            points.append(one)
+    for job_result in result.jobs:
+        if job_result.job in groups:
+            point, outcomes_of = _merged(result, groups[job_result.job], len(result.jobs) + len(outcomes))
+            outcomes[point.job] = outcomes_of
+            rows += [point, *(part for part, _ in groups[job_result.job])]
+            points.append(point)
+        elif job_result.job not in parts:
+            rows.append(job_result)
+            points.append(job_result)
     return MergedCampaign(_view(result, tuple(rows), outcomes), replace(result.record, jobs=tuple(points)))
 
 
 def beside_parts(result: CampaignResult) -> CampaignResult:
     """The campaign, with what the parts of its shared loads are together; unchanged where there are none."""
-    found = merge(result)
-    return result if found is None else found.beside_parts
+    merged = merge(result)
+    return result if merged is None else merged.beside_parts
 
 
 def _shared(result: CampaignResult) -> dict[str, list[tuple[MultiRunJobResult, Job]]]:
     """The first part of each shared load → all its parts; a part that was asked for by itself is no such load."""
     groups: dict[str, list[tuple[MultiRunJobResult, Job]]] = {}
-    for one in result.jobs:
-        if _is_part(one):
-            job = _job(result.record, one)
-            groups.setdefault(point_key(job), []).append((one, job))
+    for job_result in result.jobs:
+        if _is_part(job_result):
+            job = _job(result.record, job_result)
+            groups.setdefault(point_key(job), []).append((job_result, job))
     return {parts[0][0].job: parts for parts in groups.values() if _is_whole([job for _, job in parts])}
 
 
@@ -73,9 +73,9 @@ def _is_whole(parts: list[Job]) -> bool:
 def _merged(
     result: CampaignResult, parts: list[tuple[MultiRunJobResult, Job]], index: int
 ) -> tuple[MultiRunJobResult, tuple[RunOutcome, ...]]:
-    digest = content_hash([one.digest for one, _ in parts])
+    digest = content_hash([part.digest for part, _ in parts])
     point = replace(whole(parts[0][1]), digest=digest, index=index)
-    return merge_point(point, [_part(result, job, one) for one, job in parts])
+    return merge_point(point, [_part(result, job, part) for part, job in parts])
 
 
 def _is_part(result: MultiRunJobResult) -> bool:
@@ -112,6 +112,6 @@ def _view(
     def samples(job: str, run: int) -> tuple[SampleSet, ...]:
         if job not in outcomes:
             return result.samples(job, run)
-        return next((one.samples for one in outcomes[job] if one.result.run_id == run), ())
+        return next((outcome.samples for outcome in outcomes[job] if outcome.result.run_id == run), ())
 
     return replace(result, record=replace(result.record, jobs=rows), read_samples=samples)

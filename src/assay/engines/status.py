@@ -40,14 +40,14 @@ class StatusPrinter:
         self._is_silent = bool(problem)
 
     def show(self, snapshot: Snapshot, done: int, total: int) -> None:
-        waiting = [one for one in snapshot.jobs.values() if isinstance(one, WaitingJob)]
-        running = {index: one for index, one in snapshot.jobs.items() if isinstance(one, RunningJob)}
+        waiting = [status for status in snapshot.jobs.values() if isinstance(status, WaitingJob)]
+        running = {index: status for index, status in snapshot.jobs.items() if isinstance(status, RunningJob)}
         line = _line(waiting, list(running.values()), done, total)
-        progress = [f"job {index} {one.progress}" for index, one in running.items() if one.progress][:_SHOWN]
+        progress = [f"job {index} {status.progress}" for index, status in running.items() if status.progress][:_SHOWN]
         if waiting or running:
             self._view.phase(" · ".join([line, *([", ".join(progress)] if progress else [])]))
         # The reasons and whether anything runs: counts alone change with every job, and those have lines of their own.
-        key = (frozenset(one.reason for one in waiting), bool(running))
+        key = (frozenset(status.reason for status in waiting), bool(running))
         if key != self._key and (waiting or running):
             self._key = key
             self._view.note(line)
@@ -58,13 +58,13 @@ class StatusPrinter:
 def _line(waiting: list[WaitingJob], running: list[RunningJob], done: int, total: int) -> str:
     parts = []
     if running:
-        nodes = sorted({node for one in running for node in one.nodes})
+        nodes = sorted({node for status in running for node in status.nodes})
         where = f" on {', '.join(nodes[:_SHOWN])}{' …' if len(nodes) > _SHOWN else ''}" if nodes else ""
         parts.append(f"{len(running)} running{where}")
     if waiting:
         # The one that is to start first says most.
         last = datetime.max.replace(tzinfo=UTC)
-        parts.append(f"{len(waiting)} {min(waiting, key=lambda one: one.starts_at or last).why}")
+        parts.append(f"{len(waiting)} {min(waiting, key=lambda status: status.starts_at or last).why}")
     return " · ".join([*parts, f"{done} of {total} done"])
 
 
@@ -105,10 +105,10 @@ def note_findings(store: Store, record: CampaignRecord, view: View, clock: Clock
     from assay.report.series import finding_sentence
 
     try:
-        found = observe(store, record, clock)
+        alerts = observe(store, record, clock)
     except AssayError as problem:
         view.note(f"the series were not updated: {problem.problem.message}; try `assay series collect`")
         return
-    for one in found:
-        if one.state == "open" and one.finding.answer != "cannot tell":
-            view.note(finding_sentence(one))
+    for alert in alerts:
+        if alert.state == "open" and alert.finding.answer != "cannot tell":
+            view.note(finding_sentence(alert))

@@ -79,7 +79,7 @@ class ResultFolder:
 
     def runs(self, job: Job) -> tuple[SingleRunResult, ...]:
         """The runs that finished, in order; one that cannot be read is left out."""
-        found = []
+        runs = []
         for run_id in range(job.definition.measure.runs):
             path = self._run(run_id)
             try:
@@ -87,8 +87,8 @@ class ResultFolder:
             except (OSError, AssayError):
                 continue
             if run.run_id == run_id:
-                found.append(run)
-        return tuple(found)
+                runs.append(run)
+        return tuple(runs)
 
     def take_up(self, job: Job) -> tuple[SingleRunResult, ...]:
         """The runs that an earlier process finished; one whose samples or files are damaged will be measured again."""

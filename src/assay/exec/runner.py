@@ -109,8 +109,8 @@ class JobRunner:
         """Conclude from all runs in the folder, and from the one that a problem prevented."""
         outcomes = folder.outcomes(job)
         if problem is not None:
-            known = [outcome.result.run_id for outcome in outcomes]
-            prevented = unmeasured_run(Failure.of(problem.problem), known, self._clock.utc())
+            run_ids = [outcome.result.run_id for outcome in outcomes]
+            prevented = unmeasured_run(Failure.of(problem.problem), run_ids, self._clock.utc())
             outcomes.insert(prevented.run_id, RunOutcome(prevented))  # its number is the first that is free
         from assay.analyse.judge import judge  # it brings numpy, which nothing needs before the first run has ended
 

@@ -103,9 +103,9 @@ def run_ab(
     """
     view = view or SilentView()
     names = " against ".join(pair.names)
-    known = sum(min(map(len, part.readings)) for part in parts)
+    pairs_so_far = sum(min(map(len, part.readings)) for part in parts)
     # Blocks are measured whole.
-    most = known + -(-budget.pairs // PAIRS_OF_A_BLOCK) * PAIRS_OF_A_BLOCK
+    most = pairs_so_far + -(-budget.pairs // PAIRS_OF_A_BLOCK) * PAIRS_OF_A_BLOCK
     began_s = clock.monotonic_s()
     with experiment_session(
         pair.jobs, names, store=store, view=view, clock=clock, lock=lock, control=control
@@ -204,20 +204,20 @@ def stored_experiment(name: str, store: str | Path | None = None) -> tuple[JobPa
     Raises:
         UsageError: if there is none of that name, or if its files, this machine or its packages are not what they were.
     """
-    kept = Store(store_folder(store))
+    open_store = Store(store_folder(store))
     try:
-        parts = parts_of(kept, {EXPERIMENT: name})
+        parts = parts_of(open_store, {EXPERIMENT: name})
         if not parts:
             remedy = "`assay results list` shows what is there; `ab` ends with the name"
             message = f"no experiment {name!r} in the store"
-            raise UsageError(message, code="unknown-experiment", at=str(kept.folder), try_=remedy)
+            raise UsageError(message, code="unknown-experiment", at=str(open_store.folder), try_=remedy)
         sides = []
         for campaign in parts[-1].campaigns:
-            summary, (stored,) = kept.campaign(campaign)
+            summary, (stored,) = open_store.campaign(campaign)
             sides.append((stored.job, summary.labels))
-        documents = [Listing(kept.engine).campaign_document(campaign) for campaign in parts[-1].campaigns]
+        documents = [Listing(open_store.engine).campaign_document(campaign) for campaign in parts[-1].campaigns]
     finally:
-        kept.close()
+        open_store.close()
     jobs = [job for job, _ in sides]
     for job, labels in sides:
         _refuse_changed(job, labels)

@@ -174,13 +174,13 @@ class _Bisection:
     def _known(self) -> dict[int, tuple[ExperimentPart, ...]]:
         """What earlier searches have measured, by item."""
         numbers = {item.key: index for index, item in enumerate(self.items.items)}
-        found: dict[int, tuple[ExperimentPart, ...]] = {}
+        parts_by_item: dict[int, tuple[ExperimentPart, ...]] = {}
         for part in parts_of(self.session.store, {BISECT: self.name}):
             index = numbers.get(part.labels.get(ITEM, ""))
             # Two searches at once may have measured an item twice; an experiment is continued as one.
-            if index is not None and (index not in found or found[index][0].name == part.name):
-                found[index] = (*found.get(index, ()), part)
-        return found
+            if index is not None and (index not in parts_by_item or parts_by_item[index][0].name == part.name):
+                parts_by_item[index] = (*parts_by_item.get(index, ()), part)
+        return parts_by_item
 
     def _learn(self, index: int) -> None:
         """Learn from the runs of an item which number decides, and in which direction.
@@ -213,8 +213,8 @@ class _Bisection:
 
     def blocks(self, index: int) -> Values:
         """How much worse an item is than the good one, by block, on the scale of the comparison."""
-        found: Values = self.sign * differences(self.pairs(index), self.scale())
-        return found
+        changes: Values = self.sign * differences(self.pairs(index), self.scale())
+        return changes
 
     def levels(self) -> Levels:
         """What good and bad mean; the spread comes from all that was measured."""
@@ -230,7 +230,7 @@ class _Bisection:
         return weight_of(self.blocks(index), self.levels())
 
     def standing(self) -> BisectState:
-        blocks = {index: found for index in self.parts if (found := self.blocks(index)).size}
+        blocks = {index: values for index in self.parts if (values := self.blocks(index)).size}
         begun = (index for index in blocks if 0 < index < self.last and index not in self.closed)
         return standing(
             blocks,
@@ -262,25 +262,25 @@ class _Bisection:
         """
 
         def enough() -> bool:
-            told = self.told_ends()
-            return told is not None and told.is_final
+            verdict = self.told_ends()
+            return verdict is not None and verdict.is_final
 
         if not enough() and _made(self.parts.get(self.last, ())) < self.wants.pairs:
             self._measure(self.last, enough)
-        told = self.told_ends()
-        if self.last in self.skipped or told is None:
+        decision = self.told_ends()
+        if self.last in self.skipped or decision is None:
             why = self.skipped.get(self.last, "no run gave a number")
             raise _unmeasured("bad", self.items.items[self.last], why, "unbuilt", "name another one as bad")
-        _refuse_alike(told, self.wants)
-        return told
+        _refuse_alike(decision, self.wants)
+        return decision
 
     def search(self) -> None:
         """Measure item after item until the first bad one is known well enough, or nothing more can be measured."""
         while not self.late and (index := self.standing().next) is not None:
             self._measure(index, partial(self.is_told, index))
             row = self.row(index)
-            told = f", {percent(row.change, signed=True)} against good" if row.change is not None else ""
-            self.session.view.note(f"{row.name}: {row.answer}{told}{f': {row.why}' if row.why else ''}")
+            change = f", {percent(row.change, signed=True)} against good" if row.change is not None else ""
+            self.session.view.note(f"{row.name}: {row.answer}{change}{f': {row.why}' if row.why else ''}")
 
     def _measure(self, index: int, enough: Callable[[], bool]) -> None:
         """Compare an item with the good one: one block at least, then until enough is known or its share is used up."""
@@ -372,7 +372,7 @@ class _Bisection:
 
     def _interval(self, blocks: Values, scale: Scale) -> Interval | None:
         """Where the difference of one item lies, from the spread of all blocks."""
-        groups = [found for index in self.parts if (found := self.blocks(index)).size]
+        groups = [values for index in self.parts if (values := self.blocks(index)).size]
         freedom = sum(group.size - 1 for group in groups)
         if freedom < 1:
             return None
@@ -412,8 +412,8 @@ class _Bisection:
             reasons.append(f"noise hides whether {listed(open_)} is good or bad; more pairs or a quieter machine help")
         if self.late:
             reasons.append("its time was used up; the same command goes on")
-        told = [row for row in rows if row.answer in ("good", "bad")]
-        if any(one.answer == "bad" and other.answer == "good" for one, other in pairwise(told)):
+        decided = [row for row in rows if row.answer in ("good", "bad")]
+        if any(earlier.answer == "bad" and other.answer == "good" for earlier, other in pairwise(decided)):
             reasons.append("a good one comes after a bad one, so there is more than one step")
         return tuple(reasons)
 

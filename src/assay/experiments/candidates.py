@@ -118,11 +118,11 @@ class Repository:
         Raises:
             UsageError: if it lies in none, or git is not there.
         """
-        found = _git(folder, "rev-parse", "--show-toplevel")
-        if found.returncode:
-            why, remedy = _last_line(found.stderr), "keep the benchmark file in the repository"
+        completed = _git(folder, "rev-parse", "--show-toplevel")
+        if completed.returncode:
+            why, remedy = _last_line(completed.stderr), "keep the benchmark file in the repository"
             raise UsageError(f"not in a git repository: {why}", code="no-repository", at=str(folder), try_=remedy)
-        root = Path(found.stdout.strip()).resolve()
+        root = Path(completed.stdout.strip()).resolve()
         return cls(root, folder.resolve().relative_to(root))
 
     def commit(self, name: str, option: str) -> str:
@@ -131,11 +131,11 @@ class Repository:
         Raises:
             UsageError: if git knows none of that name.
         """
-        found = _git(self.root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-        if found.returncode:
+        completed = _git(self.root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        if completed.returncode:
             remedy = "`git log --oneline` shows what is there"
             raise UsageError(f"git knows no commit {name!r}", code="unknown-commit", at=option, try_=remedy)
-        return found.stdout.strip()
+        return completed.stdout.strip()
 
     def between(self, good: str, bad: str) -> tuple[Commit, ...]:
         """The commits from good to bad along first parents, both ends among them.
@@ -165,8 +165,8 @@ class Repository:
         return bool(_git(self.root, "status", "--porcelain", "--untracked-files=no").stdout.strip())
 
     def _log(self, what: str, *options: str) -> tuple[Commit, ...]:
-        found = _git(self.root, "log", "--no-show-signature", "--format=%H%x09%s", *options, what, "--")
-        rows = (line.partition("\t") for line in found.stdout.splitlines() if line)
+        completed = _git(self.root, "log", "--no-show-signature", "--format=%H%x09%s", *options, what, "--")
+        rows = (line.partition("\t") for line in completed.stdout.splitlines() if line)
         return tuple(Commit(sha, subject) for sha, _, subject in rows)
 
 

@@ -73,32 +73,32 @@ def experiment_session(
     """
     mode, view = mode_from(lock), view or SilentView()
     sweep_abandoned()
-    kept = Store(store_folder(store))
+    open_store = Store(store_folder(store))
     try:
         devices = {device for job in jobs for device in occupied(job)}
         with device_lock(devices, purpose, mode, view.waiting) as held:
-            yield ExperimentSession(kept, view, clock, held, Fitness(cache_folder()), control)
+            yield ExperimentSession(open_store, view, clock, held, Fitness(cache_folder()), control)
     finally:
         view.close()
-        kept.close()
+        open_store.close()
 
 
 def machine_states(jobs: Sequence[Job], session: ExperimentSession, *, before: bool) -> list[dict[str, JsonValue]]:
     """The environment of each job before its runs, or the state after them; the machine is read once for both."""
     state = machine_state(session.look if before else None)
     read = session.fitness.before if before else session.fitness.after
-    known: dict[tuple[str | None, bool], dict[str, JsonValue]] = {}
-    found: list[dict[str, JsonValue]] = []
+    readings: dict[tuple[str | None, bool], dict[str, JsonValue]] = {}
+    states: list[dict[str, JsonValue]] = []
     for job in jobs:
         asked = (device_of(job), session.control and job.definition.measure.control)
-        if asked not in known:
-            known[asked] = read(*asked)
-        whole: dict[str, JsonValue] = {**state, "fitness": known[asked]}
-        found.append(
+        if asked not in readings:
+            readings[asked] = read(*asked)
+        whole: dict[str, JsonValue] = {**state, "fitness": readings[asked]}
+        states.append(
             environment(Path(job.base)) | {"lock": session.held.record(), "before": whole} if before else whole
         )
     session.look = UsageSample()
-    return found
+    return states
 
 
 @dataclass(slots=True)
@@ -244,10 +244,10 @@ class Experiment:
 
     def _side(self, job: Job, facts: dict[str, JsonValue]) -> _Side:
         self.session.store.move_job(job.id, "start")
-        known = self.session.store.outcomes(job.id)
-        results = [one.result for one in known]
-        readings = [reading_of(job, outcome) for outcome in known]
-        return _Side(job, results, readings, facts, sum(one.duration_seconds for one in results))
+        outcomes = self.session.store.outcomes(job.id)
+        results = [run_outcome.result for run_outcome in outcomes]
+        readings = [reading_of(job, outcome) for outcome in outcomes]
+        return _Side(job, results, readings, facts, sum(result.duration_seconds for result in results))
 
     def _take_over(self, plans: Sequence[Plan], here: str) -> tuple[str, str] | None:
         """The two campaigns of an interrupted experiment of the same jobs, if both are there."""
@@ -257,17 +257,19 @@ class Experiment:
                 store.abandon_interrupted(plan.digest)
             return None
         a, b = (store.take_over_interrupted(plan.digest, here) for plan in plans)
-        found = [campaign for campaign in (a, b) if campaign is not None]
-        labels = [store.campaign(campaign)[0].labels for campaign in found]
-        same = len({one[EXPERIMENT] for one in labels} | {self.name for _ in self.before[:1]}) == 1
+        campaigns = [campaign for campaign in (a, b) if campaign is not None]
+        labels = [store.campaign(campaign)[0].labels for campaign in campaigns]
+        same = len({label_set[EXPERIMENT] for label_set in labels} | {self.name for _ in self.before[:1]}) == 1
         if a is not None and b is not None and same:
             self.name, self.seed, self._number = labels[0][EXPERIMENT], int(labels[0][SEED]), int(labels[0][PART])
-            known = parts_of(store, {EXPERIMENT: self.name})
-            self.before = tuple(part for part in known if part.campaigns != (a, b))
+            parts = parts_of(store, {EXPERIMENT: self.name})
+            self.before = tuple(part for part in parts if part.campaigns != (a, b))
             self.resumed = True
             return a, b
-        for campaign in found:  # of another experiment, or half of one: its runs stay
-            store.end_campaign(campaign, "interrupted" if len(found) == len(plans) else "cancelled", self.session.clock)
+        for campaign in campaigns:  # of another experiment, or half of one: its runs stay
+            store.end_campaign(
+                campaign, "interrupted" if len(campaigns) == len(plans) else "cancelled", self.session.clock
+            )
         return None
 
     def _close(self) -> None:
@@ -403,24 +405,26 @@ def order_of(seed: int, part: int, block: int) -> Order:
 
 def pairs_in(parts: Sequence[ExperimentPart], wanted: MetricSelection) -> tuple[Pair, ...]:
     """All pairs of an experiment, in the order in which they were measured."""
-    found: list[Pair] = []
+    pairs: list[Pair] = []
     blocks = 0
     for part in parts:
         a, b = part.readings
         here = -(-min(len(a), len(b)) // PAIRS_OF_A_BLOCK)
         orders = [order_of(part.seed, part.number, block) for block in range(here)]
-        found += pairs_of(a, b, orders, wanted, block=blocks)
+        pairs += pairs_of(a, b, orders, wanted, block=blocks)
         blocks += here
-    return tuple(found)
+    return tuple(pairs)
 
 
 def parts_of(store: Store, labels: Mapping[str, str]) -> tuple[ExperimentPart, ...]:
     """What is kept of the experiments that carry these labels, the oldest first, whether they ended or not."""
-    found: dict[tuple[str, int], dict[str, CampaignSummary]] = {}
-    for one in _campaigns(store, labels):
-        if one.labels.get(SIDE) in SIDES:
-            found.setdefault((one.labels[EXPERIMENT], int(one.labels[PART])), {})[one.labels[SIDE]] = one
-    whole = {key: sides for key, sides in found.items() if set(sides) == set(SIDES)}
+    by_part: dict[tuple[str, int], dict[str, CampaignSummary]] = {}
+    for summary in _campaigns(store, labels):
+        if summary.labels.get(SIDE) in SIDES:
+            by_part.setdefault((summary.labels[EXPERIMENT], int(summary.labels[PART])), {})[summary.labels[SIDE]] = (
+                summary
+            )
+    whole = {key: sides for key, sides in by_part.items() if set(sides) == set(SIDES)}
     oldest_first = sorted(whole.items(), key=lambda item: (item[1]["a"].created_at, item[0]))
     return tuple(
         ExperimentPart(
@@ -439,7 +443,9 @@ def _campaigns(store: Store, labels: Mapping[str, str]) -> Iterator[CampaignSumm
     listing, cursor = Listing(store.engine), None
     while True:
         page = listing.campaigns(text=next(iter(labels.values())), cursor=cursor, limit=200)
-        yield from (one for one in page.items if all(one.labels.get(name) == labels[name] for name in labels))
+        yield from (
+            summary for summary in page.items if all(summary.labels.get(name) == labels[name] for name in labels)
+        )
         cursor = page.next
         if cursor is None:
             return

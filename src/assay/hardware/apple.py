@@ -30,33 +30,33 @@ def settings(source: FactSource) -> dict[str, str]:
 
 
 def cpu(source: FactSource) -> Facts:
-    told = settings(source)
+    sysctl = settings(source)
     facts: dict[str, JsonValue | None] = {
-        "model": told.get("machdep.cpu.brand_string"),
+        "model": sysctl.get("machdep.cpu.brand_string"),
         "architecture": source.architecture,
-        "sockets": _number(told, "hw.packages"),
-        "cores": _number(told, "hw.physicalcpu"),
-        "threads": _number(told, "hw.logicalcpu"),
-        "kinds": _kinds(told),
-        "caches": _caches(told),
-        "isa": _isa(told),
+        "sockets": _number(sysctl, "hw.packages"),
+        "cores": _number(sysctl, "hw.physicalcpu"),
+        "threads": _number(sysctl, "hw.logicalcpu"),
+        "kinds": _kinds(sysctl),
+        "caches": _caches(sysctl),
+        "isa": _isa(sysctl),
     }
-    if (fastest := _number(told, "hw.cpufrequency_max")) and (slowest := _number(told, "hw.cpufrequency_min")):
+    if (fastest := _number(sysctl, "hw.cpufrequency_max")) and (slowest := _number(sysctl, "hw.cpufrequency_min")):
         facts["frequency_mhz"] = {"min": slowest / 1e6, "max": fastest / 1e6}
     else:
         source.lack("cpu.frequency_mhz", "macOS does not tell the clocks of this processor")
     for fact in ("governor", "driver", "turbo", "numa"):
         source.lack(f"cpu.{fact}", "macOS does not tell")
-    kept: Facts = {name: value for name, value in facts.items() if value not in (None, "", [], {})}
-    for fact in facts.keys() - kept.keys():
+    present: Facts = {name: value for name, value in facts.items() if value not in (None, "", [], {})}
+    for fact in facts.keys() - present.keys():
         source.lack(f"cpu.{fact}", "sysctl does not tell")
-    return kept
+    return present
 
 
 def memory(source: FactSource) -> Facts:
-    told = settings(source)
+    sysctl = settings(source)
     facts: Facts = {}
-    if total := _number(told, "hw.memsize"):
+    if total := _number(sysctl, "hw.memsize"):
         facts["total_bytes"] = total
     else:
         source.lack("memory.total_bytes", "sysctl does not tell hw.memsize")
@@ -82,7 +82,7 @@ def _kinds(told: dict[str, str]) -> list[JsonValue]:
 
 def _caches(told: dict[str, str]) -> list[JsonValue]:
     """Caches of each kind of core; of the whole processor where there is one kind alone."""
-    found: list[JsonValue] = []
+    caches: list[JsonValue] = []
     levels = [f"hw.perflevel{level}" for level in range(_number(told, "hw.nperflevels") or 0)] or ["hw"]
     for prefix in levels:
         cores = _number(told, f"{prefix}.physicalcpu")
@@ -98,8 +98,8 @@ def _caches(told: dict[str, str]) -> list[JsonValue]:
             fact: Facts = {"level": level, "type": kind, "size_bytes": size}
             if shared and cores:
                 fact |= {"shared_by": shared, "instances": -(-cores // shared)}
-            found.append(fact)
-    return found
+            caches.append(fact)
+    return caches
 
 
 def _isa(told: dict[str, str]) -> list[JsonValue]:
@@ -128,8 +128,8 @@ def by_system_profiler(run: Run = output) -> LayerReport:
     Raises:
         LayerUnavailableError: it lists none, or cannot be asked.
     """
-    told = parsed(SYSTEM_PROFILER, run(("system_profiler", "SPDisplaysDataType", "-json")))
-    rows = told.get("SPDisplaysDataType") if isinstance(told, dict) else None
+    profile = parsed(SYSTEM_PROFILER, run(("system_profiler", "SPDisplaysDataType", "-json")))
+    rows = profile.get("SPDisplaysDataType") if isinstance(profile, dict) else None
     cards = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
     if not cards:
         raise LayerUnavailableError("system_profiler lists no GPU")

@@ -53,12 +53,12 @@ def memory_now(source: FactSource) -> Facts:
     """How much memory is free for a new program at this moment."""
     table = _meminfo(source)
     pairs = (("available_bytes", "MemAvailable"), ("swap_free_bytes", "SwapFree"))
-    found: Facts = {fact: table[name] for fact, name in pairs if name in table}
-    if not found and source.here:  # not a Linux machine
+    facts: Facts = {fact: table[name] for fact, name in pairs if name in table}
+    if not facts and source.here:  # not a Linux machine
         import psutil
 
-        found = {"available_bytes": psutil.virtual_memory().available, "swap_free_bytes": psutil.swap_memory().free}
-    return found
+        facts = {"available_bytes": psutil.virtual_memory().available, "swap_free_bytes": psutil.swap_memory().free}
+    return facts
 
 
 def module(raw: bytes) -> Facts | None:
@@ -86,13 +86,13 @@ def module(raw: bytes) -> Facts | None:
 
 
 def _meminfo(source: FactSource) -> dict[str, int]:
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for line in source.text("/proc/meminfo").splitlines():
         name, _, rest = line.partition(":")
         words = rest.split()
         if words and words[0].isascii() and words[0].isdecimal():
-            found[name] = int(words[0]) * 1024
-    return found
+            sizes[name] = int(words[0]) * 1024
+    return sizes
 
 
 def _modules(source: FactSource) -> list[JsonValue]:
@@ -100,43 +100,43 @@ def _modules(source: FactSource) -> list[JsonValue]:
     entries = source.names(_ENTRIES, r"17-\d+")
     if not entries:
         source.lack("memory.modules", f"{_ENTRIES} has no memory devices")
-    found: list[Facts] = []
+    modules: list[Facts] = []
     for entry in entries:
         path = f"{_ENTRIES}/{entry}/raw"
         try:
-            known = module(source.bytes(path))
+            parsed = module(source.bytes(path))
         except OSError as problem:
             source.lack("memory.modules", why_not(problem, path))
         except ValueError as problem:
             source.lack("memory.modules", f"{path}: {problem}")
         else:
-            if known is not None:
-                found.append(known)
-    if entries and not found:
+            if parsed is not None:
+                modules.append(parsed)
+    if entries and not modules:
         source.lack("memory.modules", f"{_ENTRIES} lists empty slots alone")
-    if found:
+    if modules:
         source.absent.pop("memory.modules", None)
-    return _counted(found)
+    return _counted(modules)
 
 
 def _by_error_counters(source: FactSource) -> list[JsonValue]:
     """Size and type of each module as the driver of the memory controller tells them; speeds are not told there."""
-    found: list[Facts] = []
+    modules: list[Facts] = []
     for controller in source.names(_EDAC, r"mc\d+"):
         for name in source.names(f"{_EDAC}/{controller}", r"(?:dimm|rank)\d+"):
             folder = f"{_EDAC}/{controller}/{name}"
             size, kind = source.number(f"{folder}/size"), source.text(f"{folder}/dimm_mem_type")
             if size:
-                found.append({"size_bytes": size * 2**20, **({"type": kind} if kind else {})})
-    if found:
+                modules.append({"size_bytes": size * 2**20, **({"type": kind} if kind else {})})
+    if modules:
         why = source.absent.pop("memory.modules", "")
         source.lack("memory.speed", f"{why}; the memory controller's driver tells sizes and types alone")
-    return _counted(found)
+    return _counted(modules)
 
 
 def _counted(modules: list[Facts]) -> list[JsonValue]:
     alike: Counter[tuple[tuple[str, JsonValue], ...]] = Counter(
-        tuple((name, value) for name, value in one.items() if name != "slot") for one in modules
+        tuple((name, value) for name, value in entry.items() if name != "slot") for entry in modules
     )
     return [{"count": count, **dict(pairs)} for pairs, count in alike.items()]
 
@@ -210,15 +210,15 @@ class Mount:
 
 def disks(source: FactSource) -> list[JsonValue]:
     """Block devices that hold something: model, size, and how they are attached."""
-    found: list[JsonValue] = []
+    devices: list[JsonValue] = []
     for name in source.names(_BLOCK):
         sectors = source.number(f"{_BLOCK}/{name}/size")
         if sectors and not name.startswith(_NOT_DISKS):
-            found.append(_disk(source, name, sectors))
-    if not found:
+            devices.append(_disk(source, name, sectors))
+    if not devices:
         there = source.exists(_BLOCK)
         source.lack("disks", f"{_BLOCK} lists no disk" if there else f"{_BLOCK} is not there")
-    return found
+    return devices
 
 
 def file_systems(source: FactSource, places: Mapping[str, Path], usage: Usage | None = None) -> Facts:
@@ -229,14 +229,14 @@ def file_systems(source: FactSource, places: Mapping[str, Path], usage: Usage | 
 
 def mounts(source: FactSource) -> list[Mount]:
     """What is mounted where, as this process sees it."""
-    found = []
+    mounts = []
     for line in source.text("/proc/self/mountinfo").splitlines():
         before, dash, after = line.partition(" - ")
         left, right = before.split(), after.split()
         if dash and len(left) >= 5 and len(right) >= 2:
             options = right[2] if len(right) > 2 else ""
-            found.append(Mount(_plain(left[4]), right[0], _plain(right[1]), _plain(left[3]), options))
-    return found
+            mounts.append(Mount(_plain(left[4]), right[0], _plain(right[1]), _plain(left[3]), options))
+    return mounts
 
 
 def _disk(source: FactSource, name: str, sectors: int) -> Facts:
@@ -290,15 +290,15 @@ def _file_system(source: FactSource, path: Path, table: list[Mount], usage: Usag
 def _mount_of(path: str, table: list[Mount]) -> Mount | None:
     """The mount that holds a path: the longest prefix, and of several at one point the last."""
     real = os.path.realpath(path)
-    held = [one for one in table if one.point == "/" or real == one.point or real.startswith(f"{one.point}/")]
-    return max(reversed(held), key=lambda one: len(one.point), default=None)
+    held = [mount for mount in table if mount.point == "/" or real == mount.point or real.startswith(f"{mount.point}/")]
+    return max(reversed(held), key=lambda mount: len(mount.point), default=None)
 
 
 def _usage(path: Path) -> tuple[int, int]:
     """Room at a folder, or where it would be made."""
-    there = next((one for one in (path, *path.parents) if one.exists()), path)
-    known = shutil.disk_usage(there)
-    return known.total, known.free
+    there = next((folder for folder in (path, *path.parents) if folder.exists()), path)
+    usage = shutil.disk_usage(there)
+    return usage.total, usage.free
 
 
 def _plain(text: str) -> str:
@@ -321,27 +321,27 @@ _MOMENTARY = ("temperature_c", "throttle", "clocks_mhz")
 
 def gpu_facts(detection: Detection, *, now: bool) -> Facts:
     """The GPUs, the layer that told of them, and what each other layer answered."""
-    return {**detection.record(), "gpus": [_facts(one, now=now) for one in detection.gpus]}
+    return {**detection.record(), "gpus": [_facts(gpu, now=now) for gpu in detection.gpus]}
 
 
 def counted_gpus(detection: Detection) -> tuple[Gpu, ...]:
     """The GPUs on which work can be placed: a bare display adapter, which has no memory of its own, is none."""
-    return tuple(one for one in detection.gpus if one.layer != "sysfs" or one.memory_bytes)
+    return tuple(gpu for gpu in detection.gpus if gpu.layer != "sysfs" or gpu.memory_bytes)
 
 
 def other_accelerators(source: FactSource) -> list[JsonValue]:
-    found = [*_by_class(source), *_by_pci(source), *_by_usb(source)]
+    accelerators = [*_by_class(source), *_by_pci(source), *_by_usb(source)]
     unique: dict[str, Facts] = {}
-    for one in found:
-        unique.setdefault(str(one.get("pci") or one.get("usb") or one["name"]), one)
+    for accelerator in accelerators:
+        unique.setdefault(str(accelerator.get("pci") or accelerator.get("usb") or accelerator["name"]), accelerator)
     return [*unique.values()]
 
 
 def _facts(gpu: Gpu, *, now: bool) -> Facts:
-    told = gpu.record()
+    record = gpu.record()
     if now:
-        return told
-    facts = {name: value for name, value in told.items() if name not in _MOMENTARY}
+        return record
+    facts = {name: value for name, value in record.items() if name not in _MOMENTARY}
     if gpu.pcie:  # an idle link goes slower
         facts["pcie"] = {name: value for name, value in gpu.pcie.items() if name.startswith("max_")}
     return facts
@@ -351,13 +351,13 @@ def _by_class(source: FactSource) -> Iterable[Facts]:
     for kind in _CLASSES:
         for name in source.names(f"/sys/class/{kind}"):
             folder = f"/sys/class/{kind}/{name}/device"
-            told = _uevent(source, folder)
+            uevent = _uevent(source, folder)
             facts = {
                 "name": name,
                 "class": kind,
-                "driver": told.get("DRIVER") or source.link(f"{folder}/driver"),
-                "pci": told.get("PCI_SLOT_NAME", ""),
-                "pci_id": told.get("PCI_ID", "").lower(),
+                "driver": uevent.get("DRIVER") or source.link(f"{folder}/driver"),
+                "pci": uevent.get("PCI_SLOT_NAME", ""),
+                "pci_id": uevent.get("PCI_ID", "").lower(),
             }
             yield {fact: text for fact, text in facts.items() if text}
 

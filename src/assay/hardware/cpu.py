@@ -60,8 +60,8 @@ def has_flag(blocks: Iterable[Mapping[str, str]], flag: str) -> bool:
 
 def chosen(flags: Iterable[str]) -> set[str]:
     """Those of the kernel's flags that matter here."""
-    known = _X86 | _ARM | _OTHER
-    return {flag for flag in flags if flag in known or flag.startswith(_FAMILIES)}
+    relevant = _X86 | _ARM | _OTHER
+    return {flag for flag in flags if flag in relevant or flag.startswith(_FAMILIES)}
 
 
 def cores_by_part(blocks: Iterable[Mapping[str, str]]) -> dict[str, JsonValue]:
@@ -80,8 +80,8 @@ def _risc_v(line: str) -> frozenset[str]:
     match = _RISC_V.fullmatch(line.strip().lower())
     if match is None:
         return frozenset()
-    found = {name for name in match[2].split("_") if name.startswith("zv")}
-    return frozenset(found | ({"rvv"} if "v" in match[1] else set()))
+    extensions = {name for name in match[2].split("_") if name.startswith("zv")}
+    return frozenset(extensions | ({"rvv"} if "v" in match[1] else set()))
 
 
 _CPUS = "/sys/devices/system/cpu"
@@ -136,8 +136,8 @@ def cpuinfo(source: FactSource) -> list[dict[str, str]]:
 
 def model_name(blocks: Iterable[Mapping[str, str]]) -> str:
     """The processor's own name; on boards that give their cores none, the board's."""
-    known = list(blocks)
-    return next((found for key in _MODEL if (found := _first(known, key)) and not found.isdecimal()), "")
+    listed = list(blocks)
+    return next((model for key in _MODEL if (model := _first(listed, key)) and not model.isdecimal()), "")
 
 
 def governor(source: FactSource) -> str | None:
@@ -151,28 +151,28 @@ def _topology(source: FactSource, blocks: list[dict[str, str]]) -> dict[str, Jso
     cores: set[frozenset[int]] = set()
     packages: set[int] = set()
     seen: set[int] = set()
-    for one in sorted(online):
-        if one in seen:
+    for number in sorted(online):
+        if number in seen:
             continue
-        siblings = _siblings(source, one)
-        package = source.number(f"{_CPUS}/cpu{one}/topology/physical_package_id")
+        siblings = _siblings(source, number)
+        package = source.number(f"{_CPUS}/cpu{number}/topology/physical_package_id")
         seen |= siblings
         cores |= {siblings} if siblings else set()
         packages |= {package} if package is not None and package >= 0 else set()
     threads = len(online) or sum("processor" in block for block in blocks)
     if not cores:
         pairs = {(block["physical id"], block["core id"]) for block in blocks if {"physical id", "core id"} <= {*block}}
-        found: dict[str, int | None] = {
+        counts: dict[str, int | None] = {
             "sockets": len({pair[0] for pair in pairs}) or None,
             "cores": len(pairs) or None,
         }
     else:
-        found = {"sockets": len(packages) or None, "cores": len(cores)}
-    found["threads"] = threads or None
-    for fact in (fact for fact, value in found.items() if not value):
+        counts = {"sockets": len(packages) or None, "cores": len(cores)}
+    counts["threads"] = threads or None
+    for fact in (fact for fact, value in counts.items() if not value):
         source.lack(f"cpu.{fact}", f"neither {_CPUS} nor /proc/cpuinfo tells")
     smt = source.text(f"{_CPUS}/smt/active")
-    return {**found, "smt": smt == "1" if smt in ("0", "1") else None}
+    return {**counts, "smt": smt == "1" if smt in ("0", "1") else None}
 
 
 def _online(source: FactSource) -> frozenset[int]:
@@ -200,13 +200,13 @@ def _caches(source: FactSource) -> list[JsonValue]:
     counts: Counter[tuple[int, str, int, int]] = Counter()
     covered: dict[str, set[int]] = {}
     kinds: dict[tuple[str, int], tuple[int, str]] = {}
-    for one in sorted(_online(source)):
-        if covered and all(one in seen for seen in covered.values()):  # a sibling has told all
+    for number in sorted(_online(source)):
+        if covered and all(number in seen for seen in covered.values()):  # a sibling has told all
             continue
-        for index in source.names(f"{_CPUS}/cpu{one}/cache", r"index\d+"):
-            if one in covered.setdefault(index, set()):
+        for index in source.names(f"{_CPUS}/cpu{number}/cache", r"index\d+"):
+            if number in covered.setdefault(index, set()):
                 continue
-            folder = f"{_CPUS}/cpu{one}/cache/{index}"
+            folder = f"{_CPUS}/cpu{number}/cache/{index}"
             if (size := _size(source, folder)) is None:
                 continue
             # Caches of one number and one size are of one kind: of hundreds of cores, two files less for each.
@@ -267,9 +267,9 @@ def _scaling(source: FactSource) -> dict[str, JsonValue | None]:
             source.lack(f"cpu.{fact}", f"{folder} has no policy: the clocks are set elsewhere, such as by a hypervisor")
     bounds: dict[str, JsonValue] = {}
     for name, outermost in (("min", min), ("max", max)):
-        told = [source.number(f"{folder}/{policy}/cpuinfo_{name}_freq") for policy in policies]
-        if known := [value for value in told if value]:
-            bounds[name] = outermost(known) / 1e3
+        readings = [source.number(f"{folder}/{policy}/cpuinfo_{name}_freq") for policy in policies]
+        if clocks := [value for value in readings if value]:
+            bounds[name] = outermost(clocks) / 1e3
     if policies and (base := source.number(f"{folder}/{policies[0]}/base_frequency")):
         bounds["base"] = base / 1e3
     if policies and not bounds:

@@ -53,8 +53,8 @@ def read_hardware(source: FactSource, detection: Detection | None = None) -> Fac
     }
     if detection is not None:
         facts["gpu"] = gpu_facts(detection, now=False)
-    kept = {name: value for name, value in facts.items() if value not in ({}, [])}
-    return kept | {"absent": {**source.absent}}
+    present = {name: value for name, value in facts.items() if value not in ({}, [])}
+    return present | {"absent": {**source.absent}}
 
 
 def info(
@@ -85,7 +85,7 @@ def info(
         detection = gpus(compare=True)
     wanted = {**(places or {}), "temporary": Path(tempfile.gettempdir())}
     now: Facts = {"cpu": clocks_now(source), "memory": memory_now(source)}
-    found: Facts = {
+    report: Facts = {
         "machine": facts,
         **whole,
         "gpu": gpu_facts(detection, now=True),
@@ -93,16 +93,16 @@ def info(
         "now": {name: value for name, value in now.items() if value},
         "probes": abilities(source, detection),
     }
-    known, driver = str(facts.get("id", "")), str(facts.get("driver", ""))
-    found["frameworks"] = (
-        frameworks(cache_folder, machine=known, driver=driver, fresh=fresh, tell=tell)
+    machine_id, driver = str(facts.get("id", "")), str(facts.get("driver", ""))
+    report["frameworks"] = (
+        frameworks(cache_folder, machine=machine_id, driver=driver, fresh=fresh, tell=tell)
         if proofs
         else {name: {"version": version, "works": None, "why": "not tried"} for name, version in installed().items()}
     )
-    found["models"] = models
+    report["models"] = models
     before = whole.get("absent")
-    found["absent"] = {**(before if isinstance(before, dict) else {}), **source.absent}
-    return found
+    report["absent"] = {**(before if isinstance(before, dict) else {}), **source.absent}
+    return report
 
 
 @cache
@@ -135,13 +135,13 @@ def environment(folder: Path) -> dict[str, JsonValue]:
 
 
 def packages() -> dict[str, JsonValue]:
-    found: dict[str, JsonValue] = {"assay": __version__}
+    versions: dict[str, JsonValue] = {"assay": __version__}
     for name in _PACKAGES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def git_state(folder: Path) -> dict[str, JsonValue] | None:

@@ -124,7 +124,7 @@ def _tensorflow() -> DeviceTrials:
         _check(result.numpy().tolist())
         return f"{_PRODUCT} on {result.device.rpartition('/')[2].removeprefix('device:')}"
 
-    names = [one.name.removeprefix("/physical_device:") for one in tf.config.list_physical_devices()]
+    names = [physical.name.removeprefix("/physical_device:") for physical in tf.config.list_physical_devices()]
     return DeviceTrials(tf.__version__, {name: partial(product, name) for name in names if not name.startswith("XLA")})
 
 
@@ -136,8 +136,8 @@ def _jax() -> DeviceTrials:
         _check((matrix @ matrix).tolist())
         return f"{_PRODUCT} on {device.device_kind}"
 
-    found = {str(one): one for one in (*jax.devices("cpu"), *jax.devices())}
-    return DeviceTrials(jax.__version__, {name: partial(product, one) for name, one in found.items()})
+    devices = {str(jax_device): jax_device for jax_device in (*jax.devices("cpu"), *jax.devices())}
+    return DeviceTrials(jax.__version__, {name: partial(product, jax_device) for name, jax_device in devices.items()})
 
 
 def _openvino() -> DeviceTrials:
@@ -179,9 +179,9 @@ def _coremltools() -> DeviceTrials:
 
 def _llama_cpp() -> DeviceTrials:
     llama: Any = import_module("llama_cpp")
-    told = llama.llama_print_system_info().decode("utf-8", "replace").strip()
+    system_info = llama.llama_print_system_info().decode("utf-8", "replace").strip()
     return DeviceTrials(
-        llama.__version__, imports=f"imports, and its library answers: {told}; to run it takes a model file"
+        llama.__version__, imports=f"imports, and its library answers: {system_info}; to run it takes a model file"
     )
 
 
@@ -251,9 +251,9 @@ def main(words: list[str], out: TextIO) -> None:
 def _check(found: list[list[float]], slack: float = 1e-3) -> None:
     """Refuse a wrong product; devices with short numbers are allowed more."""
     pairs = (
-        (one, true) for row, truth in zip(found, _SQUARE, strict=True) for one, true in zip(row, truth, strict=True)
+        (value, true) for row, truth in zip(found, _SQUARE, strict=True) for value, true in zip(row, truth, strict=True)
     )
-    if any(not abs(one - true) <= slack for one, true in pairs):
+    if any(not abs(value - true) <= slack for value, true in pairs):
         raise RuntimeError(f"the product of {_MATRIX} with itself came out as {found}")
 
 

@@ -66,10 +66,10 @@ def prove(name: str, try_: Try | None = None) -> Facts:
         named = _read(outcome, facts, devices)
         if named is None:  # it ended before it could name any
             why: JsonValue = facts.pop("why", "") or outcome.why or "its trial told nothing"
-            devices |= {one: {"works": False, "why": why} for one in left or ()}
+            devices |= {device: {"works": False, "why": why} for device in left or ()}
             facts |= {"works": False, "why": why}
             break
-        left = [one for one in (named if left is None else left) if one not in devices]
+        left = [device for device in (named if left is None else left) if device not in devices]
         if not left:
             break
         devices[left.pop(0)] = {"works": False, "why": outcome.why or "its trial told nothing"}
@@ -122,7 +122,7 @@ def _read(outcome: TrialOutcome, facts: Facts, devices: dict[str, Facts]) -> lis
     for answer in outcome.answers:
         listed = answer.get("devices")
         if isinstance(listed, list):
-            named = [str(one) for one in listed]
+            named = [str(entry) for entry in listed]
         elif "device" in answer:
             devices[str(answer["device"])] = {name: value for name, value in answer.items() if name != "device"}
         else:
@@ -132,9 +132,9 @@ def _read(outcome: TrialOutcome, facts: Facts, devices: dict[str, Facts]) -> lis
 
 def _summed(facts: Facts, devices: dict[str, Facts]) -> Facts:
     if devices:
-        states = [one.get("works") for one in devices.values()]
+        states = [device.get("works") for device in devices.values()]
         facts["works"] = True if True in states else (False if False in states else None)
-        first = next(one for one in devices.values() if one.get("works") == facts["works"])
+        first = next(device for device in devices.values() if device.get("works") == facts["works"])
         facts |= {name: first[name] for name in ("proof", "why") if name in first}
         facts["devices"] = {**devices}
     elif "proof" not in facts:
@@ -156,15 +156,15 @@ def _why(code: int, complaints: str) -> str:
 
 
 def _lines(text: str) -> list[Facts]:
-    found: list[Facts] = []
+    answers: list[Facts] = []
     for line in text.splitlines():
         try:
             answer = json.loads(line)
         except ValueError:  # the last one of a process that was ended may be cut
             continue
         if isinstance(answer, dict):
-            found.append(answer)
-    return found
+            answers.append(answer)
+    return answers
 
 
 def _end(process: subprocess.Popen[str]) -> None:
@@ -207,12 +207,12 @@ def installed(
     find: Callable[[str], ModuleSpec | None] = find_spec, version_of: Callable[[str], str] = version
 ) -> dict[str, str]:
     """The frameworks that are here, with their versions; a version that no package tells is empty."""
-    found = {}
-    for one in FRAMEWORKS:
-        known = _version(one, version_of)
-        if known is not None or _is_there(one.module, find):
-            found[one.name] = known or ""
-    return found
+    versions = {}
+    for framework in FRAMEWORKS:
+        known_version = _version(framework, version_of)
+        if known_version is not None or _is_there(framework.module, find):
+            versions[framework.name] = known_version or ""
+    return versions
 
 
 def _version(framework: Framework, version_of: Callable[[str], str]) -> str | None:
@@ -249,7 +249,7 @@ def frameworks(
 ) -> Facts:
     """Every framework that is installed: its version, and whether it works, by a proof."""
     versions = dict(installed() if found is None else found)
-    known: Facts = {}
+    frameworks: Facts = {}
     for name, of_package in versions.items():
         file = None if cache is None else cache / "proofs" / f"{name}-{_key(name, versions, machine, driver)}.json"
         facts = None if fresh or file is None else _read_kept(file)
@@ -259,9 +259,9 @@ def frameworks(
             if file is not None:
                 with suppress(OSError):  # it is tried again next time
                     write_whole(file, json.dumps(facts).encode())
-        told = {key: value for key, value in facts.items() if key != "version"}
-        known[name] = {"version": of_package or facts.get("version") or None, **told}
-    return known
+        trial = {key: value for key, value in facts.items() if key != "version"}
+        frameworks[name] = {"version": of_package or facts.get("version") or None, **trial}
+    return frameworks
 
 
 def _key(name: str, versions: Mapping[str, str], machine: str, driver: str) -> str:
@@ -277,7 +277,7 @@ def _key(name: str, versions: Mapping[str, str], machine: str, driver: str) -> s
 
 def _read_kept(file: Path) -> Facts | None:
     try:
-        found = json.loads(file.read_bytes())
+        trial = json.loads(file.read_bytes())
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) and {"works", "tried_at"} <= found.keys() else None
+    return trial if isinstance(trial, dict) and {"works", "tried_at"} <= trial.keys() else None

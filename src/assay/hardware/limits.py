@@ -83,9 +83,11 @@ def limits(source: FactSource) -> ProcessLimits:
     versions = sorted({version for version, _, _ in folders})
     if not folders:
         source.lack("limits.cgroups", "no cgroup file system is mounted")
-    quotas = [one for version, names, steps in folders if "cpu" in names for one in _quotas(source, version, steps)]
-    memory = [one for version, names, steps in folders if "memory" in names for one in _memory(source, version, steps)]
-    cpusets = [one for _, names, steps in folders if "cpuset" in names for one in _cpusets(source, steps)]
+    quotas = [quota for version, names, steps in folders if "cpu" in names for quota in _quotas(source, version, steps)]
+    memory = [
+        limit for version, names, steps in folders if "memory" in names for limit in _memory(source, version, steps)
+    ]
+    cpusets = [cpuset for _, names, steps in folders if "cpuset" in names for cpuset in _cpusets(source, steps)]
     return ProcessLimits(
         version=" and ".join(versions) or None,
         affinity=_affinity(source),
@@ -144,21 +146,21 @@ def _memberships(source: FactSource) -> Iterator[tuple[str, frozenset[str], str]
 
 def _hierarchies(source: FactSource) -> list[tuple[str, frozenset[str], list[str]]]:
     """Each hierarchy with the folders to ask, from the process's own cgroup up to the top that can be seen."""
-    table = [one for one in mounts(source) if one.kind in ("cgroup", "cgroup2")]
-    found = []
+    table = [row for row in mounts(source) if row.kind in ("cgroup", "cgroup2")]
+    hierarchies = []
     for version, names, path in _memberships(source):
         mount = _mount(table, version, names) or _unlisted(source, version, names)
         if mount is None:
             continue
         held = names if version == "v1" else frozenset(("cpu", "cpuset", "memory"))
-        found.append((version, held, _steps(source, mount, path)))
-    return found
+        hierarchies.append((version, held, _steps(source, mount, path)))
+    return hierarchies
 
 
 def _mount(table: Iterable[Mount], version: str, names: frozenset[str]) -> Mount | None:
     if version == "v2":
-        return next((one for one in table if one.kind == "cgroup2"), None)
-    return next((one for one in table if one.kind == "cgroup" and names <= {*one.options.split(",")}), None)
+        return next((mount for mount in table if mount.kind == "cgroup2"), None)
+    return next((mount for mount in table if mount.kind == "cgroup" and names <= {*mount.options.split(",")}), None)
 
 
 def _unlisted(source: FactSource, version: str, names: frozenset[str]) -> Mount | None:

@@ -47,8 +47,8 @@ _SIGNATURES = {
 def operating_system(source: FactSource) -> Facts:
     facts: Facts = {"name": OS_NAMES.get(source.system, source.system), "architecture": source.architecture}
     if source.system == "darwin":
-        told = apple.settings(source)
-        version, kernel = told.get("kern.osproductversion", ""), told.get("kern.osrelease", "")
+        settings = apple.settings(source)
+        version, kernel = settings.get("kern.osproductversion", ""), settings.get("kern.osrelease", "")
     elif source.system == "linux":
         version, kernel = _pretty_name(source), source.text("/proc/sys/kernel/osrelease", "os.kernel")
     else:
@@ -72,12 +72,12 @@ def board(source: FactSource) -> Facts:
         if model := source.text(f"{tree}/model"):
             compatible = source.text(f"{tree}/compatible").replace("\0", " ").split()
             return {"product": model, **({"compatible": [*compatible]} if compatible else {})}
-    found: Facts = {
+    board: Facts = {
         name: text for name, file in _BOARD.items() if (text := source.text(f"{_DMI}/{file}")).lower() not in _NOTHING
     }
-    if not found:
+    if not board:
         source.lack("board", f"neither {_DMI} nor a device tree is there")
-    return found
+    return board
 
 
 def virtualisation(source: FactSource, blocks: Sequence[Mapping[str, str]]) -> Facts:
@@ -99,11 +99,11 @@ def virtualisation(source: FactSource, blocks: Sequence[Mapping[str, str]]) -> F
 
 
 def _of_a_mac(source: FactSource) -> Facts:
-    told = apple.settings(source).get("kern.hv_vmm_present")
-    if told not in ("0", "1"):
+    flag = apple.settings(source).get("kern.hv_vmm_present")
+    if flag not in ("0", "1"):
         source.lack("virtualisation", "sysctl does not tell kern.hv_vmm_present")
         return {}
-    return {"virtual": told == "1", "told_by": "kern.hv_vmm_present"}
+    return {"virtual": flag == "1", "told_by": "kern.hv_vmm_present"}
 
 
 def _named(source: FactSource) -> Facts:
@@ -135,8 +135,8 @@ def _signature(source: FactSource) -> Facts:
     if len(answer) != 16 or not name:
         source.lack("virtualisation.hypervisor", "the hypervisor does not tell its name")
         return {}
-    known = _SIGNATURES.get(name) or name.decode("ascii", "replace")
-    return {"hypervisor": known, "told_by": "the processor's identification"}
+    hypervisor = _SIGNATURES.get(name) or name.decode("ascii", "replace")
+    return {"hypervisor": hypervisor, "told_by": "the processor's identification"}
 
 
 def _pretty_name(source: FactSource) -> str:

@@ -41,8 +41,8 @@ class Tensor:
 def summed(tensors: Iterable[Tensor]) -> Facts:
     """How many parameters there are, and of which type: the one that most of them have, and the share of each."""
     counts: Counter[str] = Counter()
-    for one in tensors:
-        counts[one.dtype] += one.elements
+    for tensor in tensors:
+        counts[tensor.dtype] += tensor.elements
     total = counts.total()
     if not total:
         return {}
@@ -121,7 +121,7 @@ def onnx(path: Path, load: Callable[[str], Any] = import_module) -> Facts:
     if _makes_weights(model.graph):
         facts = {"absent": {"parameters": "some of its weights are made by its nodes", "dtype": "likewise"}}
     facts |= {"nodes": len(model.graph.node)}
-    facts |= {"opset": max(one.version for one in model.opset_import)} if model.opset_import else {}
+    facts |= {"opset": max(opset.version for opset in model.opset_import)} if model.opset_import else {}
     if producer := f"{model.producer_name} {model.producer_version}".strip():
         facts["producer"] = producer
     used = sorted({node.op_type for node in model.graph.node} & {*_QUANTISED})
@@ -140,16 +140,16 @@ def _tensors(graph: Any) -> Iterable[Any]:  # noqa: ANN401  (of an optional pack
 
 def _makes_weights(graph: Any) -> bool:  # noqa: ANN401  (of an optional package)
     """Whether nodes fill tensors of a fixed size, as in models that are published without their weights."""
-    fixed = {one.name for one in graph.initializer}
+    fixed = {tensor.name for tensor in graph.initializer}
     return any(node.op_type == "ConstantOfShape" and node.input[0] in fixed for node in graph.node)
 
 
 def _weights(package: Any, initializers: Iterable[Any]) -> Iterable[Tensor]:  # noqa: ANN401  (of an optional package)
     """The tensors that hold weights; 64-bit whole numbers are shapes and indices."""
-    for one in initializers:
-        name = str(package.TensorProto.DataType.Name(one.data_type)).lower()
+    for tensor in initializers:
+        name = str(package.TensorProto.DataType.Name(tensor.data_type)).lower()
         if name not in ("int64", "string", "bool", "undefined"):
-            yield Tensor({"float": "float32", "double": "float64"}.get(name, name), prod(one.dims))
+            yield Tensor({"float": "float32", "double": "float64"}.get(name, name), prod(tensor.dims))
 
 
 def openvino(path: Path) -> Facts:
@@ -217,20 +217,20 @@ def config(folder: Path) -> Facts:
     with (folder / "config.json").open("rb") as file:
         text = file.read(_LARGEST_TEXT)
     try:
-        told = json.loads(text)
+        config = json.loads(text)
     except (ValueError, RecursionError) as problem:
         raise UnreadableModelError("its config.json is no JSON") from problem
-    if not isinstance(told, dict) or not {"model_type", "architectures"} & told.keys():
+    if not isinstance(config, dict) or not {"model_type", "architectures"} & config.keys():
         raise UnreadableModelError("its config.json names no model")
     facts: Facts = {}
-    classes = told.get("architectures")
+    classes = config.get("architectures")
     if isinstance(classes, list) and classes and isinstance(classes[0], str):
         facts["architecture"] = classes[0]
-    elif isinstance(told.get("model_type"), str):
-        facts["architecture"] = told["model_type"]
-    if isinstance(dtype := told.get("torch_dtype") or told.get("dtype"), str):
+    elif isinstance(config.get("model_type"), str):
+        facts["architecture"] = config["model_type"]
+    if isinstance(dtype := config.get("torch_dtype") or config.get("dtype"), str):
         facts["dtype"] = dtype
-    quantised = told.get("quantization_config")
+    quantised = config.get("quantization_config")
     if isinstance(quantised, dict):
         facts["quantisation"] = _quantisation(quantised)
     return facts
@@ -335,8 +335,8 @@ def gguf(path: Path) -> Facts:
     with path.open("rb") as file:
         reader, tensors = _opened(file, path)
         settings = _settings(reader)
-        found = summed(_read_tensor(reader) for _ in range(tensors))
-    return _gguf_facts(settings, found)
+        totals = summed(_read_tensor(reader) for _ in range(tensors))
+    return _gguf_facts(settings, totals)
 
 
 def read_settings(path: Path, lists: Collection[str]) -> dict[str, Any]:

@@ -37,14 +37,14 @@ def find_models(folders: Iterable[Path]) -> list[JsonValue]:
     Raises:
         UsageError: for a folder that is none.
     """
-    found: list[JsonValue] = []
+    entries: list[JsonValue] = []
     for folder in folders:
         if not folder.is_dir():
             raise UsageError(
                 f"{folder} is no folder", code="no-folder", at="--models", try_="give the folder of models"
             )
-        found += _below(folder)
-    return found
+        entries += _below(folder)
+    return entries
 
 
 def _below(folder: Path) -> Iterator[Facts]:
@@ -70,8 +70,8 @@ def _in(folder: Path, files: list[str]) -> Iterator[Facts]:
         path = folder / name
         if path in weights:
             continue
-        if (known := _FORMATS.get(path.suffix)) is not None:
-            yield _entry(path, known[0], known[1], [path])
+        if (file_format := _FORMATS.get(path.suffix)) is not None:
+            yield _entry(path, file_format[0], file_format[1], [path])
         elif path.suffix == ".xml" and is_openvino(path):
             yield _entry(path, "openvino", openvino, [path, path.with_suffix(".bin")])
 
@@ -83,7 +83,7 @@ def _weights(folder: Path, files: Iterable[str]) -> list[Path]:
         if match := _WEIGHTS.fullmatch(name):
             sets.setdefault((Path(name).suffix, match[1]), []).append(folder / name)
     ordered = ((suffix, name) for suffix in (".safetensors", ".bin") for name in _MAIN)
-    return next((sets[one] for one in ordered if one in sets), [])
+    return next((sets[key] for key in ordered if key in sets), [])
 
 
 def _entry(path: Path, form: str, read: Callable[[Path], Facts], parts: Iterable[Path]) -> Facts:
@@ -99,10 +99,10 @@ def _entry(path: Path, form: str, read: Callable[[Path], Facts], parts: Iterable
     if not absent:  # half a size is none
         facts["size_bytes"] = size
     try:
-        told = read(path)
-        if isinstance(missing := told.pop("absent", None), dict):
+        answer = read(path)
+        if isinstance(missing := answer.pop("absent", None), dict):
             absent |= missing
-        facts |= told
+        facts |= answer
         why = "its header does not tell"
     except UnreadableModelError as problem:
         why = str(problem)

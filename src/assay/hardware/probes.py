@@ -26,16 +26,16 @@ _COUNTERS = {"cpu": "/proc/stat", "memory": "/proc/meminfo", "disk": "/proc/disk
 
 def abilities(source: FactSource, detection: Detection | None) -> Facts:
     """Each probe: whether it works, and by what or why not."""
-    found: Facts = {name: _file(source, path) for name, path in _COUNTERS.items()}
+    probes: Facts = {name: _file(source, path) for name, path in _COUNTERS.items()}
     if source.system != "linux" and source.here:
-        found = {name: _yes("psutil") for name in _COUNTERS}
-    found["gpu"] = _gpu(detection)
-    found["energy_rapl"] = _rapl(source)
+        probes = {name: _yes("psutil") for name in _COUNTERS}
+    probes["gpu"] = _gpu(detection)
+    probes["energy_rapl"] = _rapl(source)
     if source.system == "darwin":
-        found["energy_powermetrics"] = _powermetrics(source)
-    found["temperature"] = _temperature(source)
-    found["throttle"] = _throttle(source)
-    return found
+        probes["energy_powermetrics"] = _powermetrics(source)
+    probes["temperature"] = _temperature(source)
+    probes["throttle"] = _throttle(source)
+    return probes
 
 
 def _gpu(detection: Detection | None) -> Facts:
@@ -53,12 +53,12 @@ def _rapl(source: FactSource) -> Facts:
     if not zones:
         there = source.exists(_POWERCAP)
         return _no(f"{_POWERCAP} has no intel-rapl zone" if there else f"{_POWERCAP} is not there")
-    found = []
+    names = []
     for zone in zones:
         if why := _unreadable(source, f"{_POWERCAP}/{zone}/energy_uj"):
             return _no(why)
-        found.append(source.text(f"{_POWERCAP}/{zone}/name") or zone)
-    return _yes(", ".join(found))
+        names.append(source.text(f"{_POWERCAP}/{zone}/name") or zone)
+    return _yes(", ".join(names))
 
 
 def _powermetrics(source: FactSource) -> Facts:
@@ -71,19 +71,19 @@ def _powermetrics(source: FactSource) -> Facts:
 
 
 def _temperature(source: FactSource) -> Facts:
-    found: list[str] = []
+    sensors: list[str] = []
     refused = ""
     for zone in source.names(_THERMAL, r"thermal_zone\d+"):
         if why := _unreadable(source, f"{_THERMAL}/{zone}/temp"):
             refused = refused or why
         else:
-            found.append(source.text(f"{_THERMAL}/{zone}/type") or zone)
+            sensors.append(source.text(f"{_THERMAL}/{zone}/type") or zone)
     for chip in source.names(_HWMON, r"hwmon\d+"):
         inputs = source.names(f"{_HWMON}/{chip}", r"temp\d+_input")
         if any(source.number(f"{_HWMON}/{chip}/{name}") is not None for name in inputs):
-            found.append(source.text(f"{_HWMON}/{chip}/name") or chip)
-    if found:
-        return _yes(", ".join(dict.fromkeys(found)))
+            sensors.append(source.text(f"{_HWMON}/{chip}/name") or chip)
+    if sensors:
+        return _yes(", ".join(dict.fromkeys(sensors)))
     return _no(refused or "neither a thermal zone nor a sensor of hwmon is there")
 
 
@@ -101,9 +101,9 @@ def _unreadable(source: FactSource, path: str) -> str:
 def _throttle(source: FactSource) -> Facts:
     """Counters or flags that tell when heat or a weak supply slowed the processor."""
     cores = [
-        one
-        for one in source.names(_CPUS, r"cpu\d+")
-        if source.number(f"{_CPUS}/{one}/thermal_throttle/core_throttle_count") is not None
+        core
+        for core in source.names(_CPUS, r"cpu\d+")
+        if source.number(f"{_CPUS}/{core}/thermal_throttle/core_throttle_count") is not None
     ]
     if cores:
         return _yes(f"core_throttle_count of {len(cores)} CPUs")
@@ -158,8 +158,8 @@ def probes(
 
 
 def _of_machine(source: FactSource, detection: Detection) -> Iterator[ProbeSupport]:
-    for name, told in abilities(source, detection).items():
-        facts = told if isinstance(told, dict) else {}
+    for name, ability in abilities(source, detection).items():
+        facts = ability if isinstance(ability, dict) else {}
         works = facts.get("works") is True
         why = str(facts.get("by" if works else "why", ""))
         yield ProbeSupport(_TITLES.get(name, name), works, why, () if works else _fix(name, why))

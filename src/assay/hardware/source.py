@@ -94,30 +94,30 @@ class FactSource:
             fact: what it would tell; the reason is kept under this name.
         """
         try:
-            found = self.bytes(path).decode("utf-8", "replace").strip("\0 \t\r\n")
+            text = self.bytes(path).decode("utf-8", "replace").strip("\0 \t\r\n")
         except OSError as problem:
             self.lack(fact, why_not(problem, path))
             return ""
-        if not found:
+        if not text:
             self.lack(fact, f"{path} is empty")
-        return found
+        return text
 
     def number(self, path: str, fact: str = "") -> int | None:
         """A file's whole number; None where there is none."""
-        found = self.text(path, fact)
+        text = self.text(path, fact)
         try:
-            return int(found, 0) if found else None
+            return int(text, 0) if text else None
         except ValueError:
-            self.lack(fact, f"{path} says {found[:40]!r}, which is no number")
+            self.lack(fact, f"{path} says {text[:40]!r}, which is no number")
             return None
 
     def names(self, folder: str, pattern: str = "") -> list[str]:
         """Names in a folder that match a pattern as a whole, in the order of their numbers; empty where it is not."""
         try:
-            found = os.listdir(self.at(folder))  # noqa: PTH208  (names are all that is needed)
+            names = os.listdir(self.at(folder))  # noqa: PTH208  (names are all that is needed)
         except OSError:
             return []
-        return sorted((name for name in found if not pattern or re.fullmatch(pattern, name)), key=_in_order)
+        return sorted((name for name in names if not pattern or re.fullmatch(pattern, name)), key=_in_order)
 
     def exists(self, path: str) -> bool:
         """Whether there is such a file or folder; False where this cannot be told."""
@@ -181,7 +181,7 @@ def cpu_set(text: str) -> frozenset[int]:
     Raises:
         ValueError: if it is no such list.
     """
-    found: set[int] = set()
+    numbers: set[int] = set()
     for part in filter(None, (part.strip() for part in text.split(","))):
         first, dash, last = part.partition("-")
         if not (first.isdecimal() and first.isascii() and (not dash or (last.isdecimal() and last.isascii()))):
@@ -189,8 +189,8 @@ def cpu_set(text: str) -> frozenset[int]:
         begin, end = int(first), int(last or first)
         if not begin <= end < _MOST_CPUS:
             raise ValueError(f"{part!r} is no range of CPUs")
-        found.update(range(begin, end + 1))
-    return frozenset(found)
+        numbers.update(range(begin, end + 1))
+    return frozenset(numbers)
 
 
 def size_of(text: str) -> int:

@@ -51,13 +51,13 @@ def create(wish: InfraOptions, tell: Tell) -> Status:
         MeasureError: if Terraform fails, with its own words.
     """
     _program()
-    folder, known = find_system("aws", wish.name, RECORD, AwsRecord)
+    folder, existing = find_system("aws", wish.name, RECORD, AwsRecord)
     made = make_folder(folder)
     words = variables(wish)
-    if known is None:
+    if existing is None:
         record = AwsRecord(__version__, words, made=made)
     else:
-        record = replace(known, version=__version__, variables=words or known.variables)
+        record = replace(existing, version=__version__, variables=words or existing.variables)
     work = _work(folder, wish.name)
     keep(folder, RECORD, record)
     _show(work, "init", "-input=false")
@@ -81,8 +81,8 @@ def status(name: str) -> Status:
         return Status.of("aws", name, (PartState("plan", "planned", detail="nothing was made yet"),), folder, {})
     work = folder / _WORK
     made = _resources(work)
-    told = json.loads(call([_program(), "output", "-json"], cwd=work, code="terraform"))
-    outputs = {key: str(output["value"]) for key, output in told.items() if not output.get("sensitive")}
+    answer = json.loads(call([_program(), "output", "-json"], cwd=work, code="terraform"))
+    outputs = {key: str(output["value"]) for key, output in answer.items() if not output.get("sensitive")}
     values = folder / "values.yaml"
     if "chart_values" in outputs:
         values.write_text(outputs["chart_values"], encoding="utf-8")

@@ -39,10 +39,10 @@ def find(name: str, needed_for: str, try_: str) -> str:
     Raises:
         UsageError: if it is not here.
     """
-    found = shutil.which(name)
-    if found is None:
+    program = shutil.which(name)
+    if program is None:
         raise UsageError(f"{needed_for} needs the program {name!r}, which is not here", code=f"no-{name}", try_=try_)
-    return found
+    return program
 
 
 def call(

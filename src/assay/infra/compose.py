@@ -191,8 +191,8 @@ def _sweep(record: ComposeRecord, *, keep_data: bool) -> None:
     """
     kinds = {"container": ("rm", "--force", "--volumes"), "network": ("rm",)}
     for kind, words in {**kinds, **({} if keep_data else {"volume": ("rm",)})}.items():
-        for one in _of_project(record, kind):
-            succeeds([record.runtime, kind, *words, one])
+        for resource in _of_project(record, kind):
+            succeeds([record.runtime, kind, *words, resource])
         if left := _of_project(record, kind):
             raise MeasureError(
                 f"a {kind} of the system is still there: {left[0]}",
@@ -225,14 +225,14 @@ def _of_project(record: ComposeRecord, kind: str, *more: str) -> list[str]:
 
 def _await(record: ComposeRecord, keys: Keys, within_s: float, tell: Tell) -> None:
     until = time.monotonic() + within_s
-    told: set[str] = set()
+    reported: set[str] = set()
     while True:
         late = []
         for part in _parts(record, keys):
             if part.state != "healthy":
                 late.append(part)
-            elif part.name not in told:
-                told.add(part.name)
+            elif part.name not in reported:
+                reported.add(part.name)
                 tell(f"{part.name} is healthy")
         if not late:
             return

@@ -63,8 +63,8 @@ def create(wish: InfraOptions, tell: Tell) -> Status:
     for path in wish.values:
         if not path.is_file():
             raise UsageError("there is no such file of values", code="no-file", at=str(path))
-    folder, known = find_system("kubernetes", wish.name, RECORD, HelmRecord)
-    record = known or _first(wish, folder)
+    folder, existing = find_system("kubernetes", wish.name, RECORD, HelmRecord)
+    record = existing or _first(wish, folder)
     _refuse_moved(wish, record)
     tell(f"installing the chart as {record.release} into the namespace {record.namespace}")
     words = ["upgrade", "--install", record.release, str(deploy_folder() / CHART)]
@@ -80,7 +80,7 @@ def status(name: str) -> Status:
     if record is None:
         return Status("kubernetes", name, "absent")
     words = record.kubectl("get", _KINDS, "--selector", f"{INSTANCE}={record.release}", "--output", "json")
-    parts = tuple(part_of(told) for told in json.loads(call(words, code="kubectl"))["items"])
+    parts = tuple(part_of(manifest) for manifest in json.loads(call(words, code="kubectl"))["items"])
     return Status.of("kubernetes", name, parts, folder, _then(record))
 
 
@@ -113,7 +113,11 @@ def part_of(told: dict[str, Any]) -> PartState:
     name = told["metadata"].get("labels", {}).get(COMPONENT) or told["metadata"]["name"]
     wanted, status = told["spec"].get("replicas", 1), told.get("status", {})
     there, conditions = status.get("readyReplicas", 0), status.get("conditions", [])
-    why = [one.get("message", "") for one in conditions if one.get("status") == "False" and one.get("message")]
+    why = [
+        condition.get("message", "")
+        for condition in conditions
+        if condition.get("status") == "False" and condition.get("message")
+    ]
     good = there >= wanted
     detail = f"{there} of {wanted} ready" + (f": {why[0]}" if why and not good else "")
     return PartState(name, "healthy" if good else "unhealthy", detail=detail)

@@ -131,12 +131,12 @@ def _start(folder: Path, tag: str) -> None:
 
 def _await(folder: Path, within_s: float, tell: Tell) -> None:
     begun_s = time.monotonic()
-    told: set[str] = set()
+    reported: set[str] = set()
     while True:
         notes = notes_of(folder)
         for note in notes:
-            if note.state in _GOOD and note.name not in told:
-                told.add(note.name)
+            if note.state in _GOOD and note.name not in reported:
+                reported.add(note.name)
                 tell("the database is prepared" if note.name == PREPARE else f"{note.name} is healthy")
         if notes and all(note.state in _GOOD for note in notes):
             return
@@ -151,7 +151,7 @@ def _refuse_hopeless(folder: Path, notes: Sequence[PartNote], waited_s: float, w
     if (notes or waited_s > _BEGINS_WITHIN_S) and not supervisor_runs(folder):
         raise _not_up(folder, "supervisor", "has ended")
     if waited_s > within_s:
-        late = next((one for one in notes if one.state not in _GOOD), None)
+        late = next((note for note in notes if note.state not in _GOOD), None)
         said = f": {late.detail}" if late and late.detail else ""
         raise _not_up(folder, late.name if late else "supervisor", f"was not healthy within {within_s:g} s{said}")
 
@@ -193,10 +193,10 @@ def _until(condition: Callable[[], bool], within_s: float) -> bool:
 
 def _left(notes: Notes | None, tag: str) -> Iterator[psutil.Process]:
     """Processes of a system that no supervisor ended: by what it told of them, and by the tag that they carry."""
-    known = {one.pid: one.started for one in (notes.parts if notes else ()) if one.pid and one.started}
+    start_times = {part.pid: part.started for part in (notes.parts if notes else ()) if part.pid and part.started}
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
-            started = known.get(process.pid)
+            started = start_times.get(process.pid)
             mine = started is not None and is_alive(process.pid, started)
             mine = mine or bool(tag and process.environ().get(TAG_VARIABLE) == tag)
             if mine and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
@@ -310,7 +310,7 @@ def _first(folder: Path, wish: InfraOptions, made: Sequence[str], tell: Tell) ->
     """Choose programs and ports, and set everything up for the first time."""
     stores = [part for part in STORES if part not in wish.without]
     programs = programs_for(stores, folder / UNPACKED, tell, may_fetch=wish.fetch)
-    known = accounts()
+    users = accounts()
     record = LocalRecord(
         version=__version__,
         created_at=time.time(),
@@ -318,7 +318,7 @@ def _first(folder: Path, wish: InfraOptions, made: Sequence[str], tell: Tell) ->
         host=wish.host or HERE,
         ports=ports_for(stores, wish.host or HERE, wish.port),
         programs=programs,
-        accounts={part: known[part] for part in stores if part in known},
+        accounts={part: users[part] for part in stores if part in users},
         agent="agent" not in wish.without,
         allow=wish.allow,
         made=tuple(made),

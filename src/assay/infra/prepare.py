@@ -40,16 +40,16 @@ def prepare(
     if isinstance(location, str):
         _await(location, now() + within_s, pause, now)
     before, after = migrate_database(location)
-    known = {role: environ[name] for role in ROLES if environ.get(name := TOKEN_VARIABLE + role.upper())}
+    by_role = {role: environ[name] for role in ROLES if environ.get(name := TOKEN_VARIABLE + role.upper())}
     engine = open_database(location)
     try:
         tokens = TokenStore(engine, SYSTEM_CLOCK)
-        for role, secret in known.items():
+        for role, secret in by_role.items():
             tokens.adopt(secret.strip(), f"{role} of `assay infra`", role)
     finally:
         engine.dispose()
     moved = f"at {after} already" if before == after else f"from {before or 'nothing'} to {after}"
-    return f"tables {moved}; tokens for {', '.join(known) or 'nobody'}"
+    return f"tables {moved}; tokens for {', '.join(by_role) or 'nobody'}"
 
 
 def _await(location: str, until: float, pause: Callable[[float], None], now: Callable[[], float]) -> None:

@@ -43,8 +43,8 @@ def create(provider: str, options: InfraOptions, tell: Tell) -> Status:
 
 
 def status(provider: str, name: str) -> Status:
-    found: Status = _module(provider, contained=is_there(name, "compose")).status(name)
-    return found
+    status: Status = _module(provider, contained=is_there(name, "compose")).status(name)
+    return status
 
 
 def destroy(provider: str, name: str, tell: Tell, *, keep_data: bool, yes: bool) -> None:

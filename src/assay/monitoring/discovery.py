@@ -56,12 +56,12 @@ def remove_target(folder: Path, name: str) -> None:
 def targets(folder: Path, wanted: Sequence[ScrapeTarget]) -> Iterator[None]:
     """Have some things scraped for as long as the body runs."""
     try:
-        for one in wanted:
-            add_target(folder, one)
+        for target in wanted:
+            add_target(folder, target)
         yield
     finally:
-        for one in wanted:
-            remove_target(folder, one.name)
+        for target in wanted:
+            remove_target(folder, target.name)
 
 
 def names(folder: Path) -> set[str]:
@@ -110,14 +110,14 @@ class Life:
 
 def lives(folder: Path) -> tuple[Life, ...]:
     """Every life that is known in a folder of target files."""
-    found = []
+    lives = []
     for path in sorted((folder / LIVES).glob("*.json")):
         with suppress(OSError, ValueError, KeyError, TypeError):
-            told = json.loads(path.read_bytes())
-            labels = {name: str(told[name]) for name in ("campaign", "job", "node") if told.get(name)}
-            end_s = None if told["end_s"] is None else float(told["end_s"])
-            found.append(Life(str(told["service"]), float(told["begin_s"]), end_s, labels))
-    return tuple(found)
+            entry = json.loads(path.read_bytes())
+            labels = {name: str(entry[name]) for name in ("campaign", "job", "node") if entry.get(name)}
+            end_s = None if entry["end_s"] is None else float(entry["end_s"])
+            lives.append(Life(str(entry["service"]), float(entry["begin_s"]), end_s, labels))
+    return tuple(lives)
 
 
 NAME = "exporter"
@@ -157,7 +157,7 @@ def watched_node(
             for name in services
         ]
         with targets(discovery, wanted):
-            late = wait_until_seen(discovery, [one.name for one in wanted], settings.within)
+            late = wait_until_seen(discovery, [target.name for target in wanted], settings.within)
             if late and tell is not None:
                 tell(f"monitoring: no scrape of {', '.join(sorted(late))} within {settings.within:g} s; going on")
             yield ServiceDiscovery(relay, discovery / LIVES, labels)
@@ -190,9 +190,9 @@ def _exporter(settings: Monitoring, relay: Path, listen: str) -> Service:
 def _of_the_node(
     settings: Monitoring, who: str, host: str, address: str, labels: Mapping[str, str]
 ) -> list[ScrapeTarget]:
-    found = [
+    targets = [
         ScrapeTarget(f"{name}-{who}", f"{host}:{port}", labels)
         for name, port in (("node", settings.node_exporter), ("dcgm", settings.dcgm_exporter))
         if port is not None
     ]
-    return found if len(found) == 2 else [*found, ScrapeTarget(f"exporter-{who}", address, labels)]
+    return targets if len(targets) == 2 else [*targets, ScrapeTarget(f"exporter-{who}", address, labels)]

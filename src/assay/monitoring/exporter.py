@@ -48,16 +48,16 @@ class MetricFamily:
 def render(families: Iterable[MetricFamily]) -> str:
     """Families as text; one without values is left out."""
     lines: list[str] = []
-    for one in families:
-        if one.values:
-            lines += [f"# HELP {one.name} {one.meaning}", f"# TYPE {one.name} {one.kind}"]
-            lines += [f"{one.name}{_labels(labels)} {value!r}" for labels, value in one.values]
+    for family in families:
+        if family.values:
+            lines += [f"# HELP {family.name} {family.meaning}", f"# TYPE {family.name} {family.kind}"]
+            lines += [f"{family.name}{_labels(labels)} {value!r}" for labels, value in family.values]
     return "\n".join(lines) + "\n"
 
 
 def _labels(labels: Mapping[str, str]) -> str:
-    told = ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in labels.items())
-    return f"{{{told}}}" if told else ""
+    text = ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in labels.items())
+    return f"{{{text}}}" if text else ""
 
 
 # Partitions, loops and RAM disks, which the node exporter leaves out too.
@@ -84,13 +84,13 @@ _NETWORK = {
 
 def machine_families(root: Path = Path("/")) -> list[MetricFamily]:
     """All of it; what this system does not tell is left out."""
-    found: list[MetricFamily] = []
+    families: list[MetricFamily] = []
     for part in (_processors, _load, _memory, _disks, _network, _pressure, _system):
         try:
-            found += part(root)
+            families += part(root)
         except (OSError, ValueError, AttributeError, psutil.Error):
             continue
-    return found
+    return families
 
 
 def _processors(_root: Path) -> Iterator[MetricFamily]:
@@ -111,8 +111,8 @@ def _load(_root: Path) -> Iterator[MetricFamily]:
 def _memory(root: Path) -> Iterator[MetricFamily]:
     path = root / "proc/meminfo"
     if not path.is_file():
-        told = psutil.virtual_memory()
-        rows = {"MemTotal": told.total, "MemAvailable": told.available, "MemFree": told.free}
+        memory = psutil.virtual_memory()
+        rows = {"MemTotal": memory.total, "MemAvailable": memory.available, "MemFree": memory.free}
         for name, value in rows.items():
             yield _one(f"node_memory_{name}_bytes", "gauge", f"Memory information field {name}_bytes.", float(value))
         return
@@ -126,20 +126,24 @@ def _memory(root: Path) -> Iterator[MetricFamily]:
 
 
 def _disks(_root: Path) -> Iterator[MetricFamily]:
-    told = psutil.disk_io_counters(perdisk=True, nowrap=False) or {}
-    disks = {name: one for name, one in told.items() if not _PARTS.fullmatch(name)}
+    counters = psutil.disk_io_counters(perdisk=True, nowrap=False) or {}
+    disks = {name: disk for name, disk in counters.items() if not _PARTS.fullmatch(name)}
     for key, (name, scale, meaning) in _DISKS.items():
         yield _by_device(name, meaning, disks, key, scale)
 
 
 def _network(_root: Path) -> Iterator[MetricFamily]:
-    told = psutil.net_io_counters(pernic=True, nowrap=False)
+    counters = psutil.net_io_counters(pernic=True, nowrap=False)
     for key, (name, meaning) in _NETWORK.items():
-        yield _by_device(name, meaning, told, key, 1.0)
+        yield _by_device(name, meaning, counters, key, 1.0)
 
 
 def _by_device(name: str, meaning: str, told: Mapping[str, Any], key: str, scale: float) -> MetricFamily:
-    rows = [({"device": device}, float(getattr(one, key)) * scale) for device, one in told.items() if hasattr(one, key)]
+    rows = [
+        ({"device": device}, float(getattr(counts, key)) * scale)
+        for device, counts in told.items()
+        if hasattr(counts, key)
+    ]
     return MetricFamily(name, "counter", meaning, tuple(rows))
 
 
@@ -160,8 +164,8 @@ def _pressure(root: Path) -> Iterator[MetricFamily]:
 def _system(root: Path) -> Iterator[MetricFamily]:
     yield _one("node_boot_time_seconds", "gauge", "Node boot time, in unixtime.", float(int(psutil.boot_time())))
     yield _one("node_time_seconds", "gauge", "System time in seconds since epoch (1970).", time.time())
-    told = os.uname()
-    names = {name: str(getattr(told, name)) for name in ("sysname", "release", "version", "machine")}
+    uname = os.uname()
+    names = {name: str(getattr(uname, name)) for name in ("sysname", "release", "version", "machine")}
     names["nodename"] = platform.node()
     yield MetricFamily("node_uname_info", "gauge", "Labeled system information.", ((names, 1.0),))
     stat = {line.split()[0]: line.split()[1] for line in (root / "proc/stat").read_text().splitlines() if line.strip()}
@@ -177,13 +181,13 @@ _MIB = 2**20
 # Reading of ours → DCGM's name, its kind, how our unit becomes DCGM's, its meaning.
 _NAMES: dict[str, tuple[str, str, Callable[[float], float], str]] = {
     "gpu_util_pct": ("DCGM_FI_DEV_GPU_UTIL", "gauge", float, "GPU utilization (in %)."),
-    "gpu_mem_bytes": ("DCGM_FI_DEV_FB_USED", "gauge", lambda told: told // _MIB,
+    "gpu_mem_bytes": ("DCGM_FI_DEV_FB_USED", "gauge", lambda size: size // _MIB,
                       "Framebuffer memory used (in MiB); NVML counts what the driver holds back as used."),
     "power_w": ("DCGM_FI_DEV_POWER_USAGE", "gauge", float, "Power draw (in W)."),
     "sm_mhz": ("DCGM_FI_DEV_SM_CLOCK", "gauge", float, "SM clock frequency (in MHz)."),
     "mem_mhz": ("DCGM_FI_DEV_MEM_CLOCK", "gauge", float, "Memory clock frequency (in MHz)."),
     "temperature_c": ("DCGM_FI_DEV_GPU_TEMP", "gauge", float, "GPU temperature (in C)."),
-    "energy_j": ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "counter", lambda told: round(told * 1e3),
+    "energy_j": ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "counter", lambda joules: round(joules * 1e3),
                  "Total energy consumption since boot (in mJ)."),
     "throttle_bits": ("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "gauge", float, "Bits: why clocks are held down."),
 }  # fmt: skip
@@ -208,10 +212,10 @@ class GpuExporter:
         with self._lock:
             for index in range(self._reader.count):
                 labels = _labels_gpus(self._reader.facts[index], index)
-                told: dict[str, float] = {}
+                readings: dict[str, float] = {}
                 with suppress(Exception):  # one that was lost this moment; NVML has its own errors
-                    told = self._reader.read(index)
-                for name, value in told.items():
+                    readings = self._reader.read(index)
+                for name, value in readings.items():
                     if name in _NAMES:
                         rows.setdefault(name, []).append((labels, _NAMES[name][2](value)))
         families = []
@@ -228,7 +232,7 @@ class GpuExporter:
 
 
 def _labels_gpus(facts: dict[str, Any], index: int) -> dict[str, str]:
-    told = {
+    labels = {
         "gpu": str(index),
         "UUID": facts.get("uuid", ""),
         "device": f"nvidia{index}",
@@ -236,7 +240,7 @@ def _labels_gpus(facts: dict[str, Any], index: int) -> dict[str, str]:
         "Hostname": platform.node(),
         "DCGM_FI_DRIVER_VERSION": facts.get("driver", ""),
     }
-    return {name: str(value) for name, value in told.items() if value}
+    return {name: str(value) for name, value in labels.items() if value}
 
 
 HAS_METRICS = "assay_service_has_metrics"

@@ -50,7 +50,7 @@ def dashboard(
 
 
 def _choice(name: str, metric: str, before: Sequence[str]) -> dict[str, Any]:
-    chosen = ",".join(f'{one}=~"${one}"' for one in before)
+    chosen = ",".join(f'{label}=~"${label}"' for label in before)
     return {
         "name": name,
         "label": name,

@@ -71,11 +71,13 @@ def phases_of(
     except AssayError:
         return ()
     if offset_s is None:
-        first = min((int(one.at_ns[0]) for one in recording.tracks if one.at_ns.size), default=None)
+        first = min((int(track.at_ns[0]) for track in recording.tracks if track.at_ns.size), default=None)
         if first is None:
             return ()
         offset_s = window_of(result)[0] - first / 1e9
-    return tuple((one.name, offset_s + one.begin_ns / 1e9, offset_s + one.end_ns / 1e9) for one in recording.phases)
+    return tuple(
+        (phase.name, offset_s + phase.begin_ns / 1e9, offset_s + phase.end_ns / 1e9) for phase in recording.phases
+    )
 
 
 def of_run(
@@ -91,9 +93,9 @@ def of_run(
         lives: from when to when services ran; what was scraped of one outside of that is left out, since nobody was
             there to answer. None where that is not known.
     """
-    part = cut(metrics, *window_of(result), lambda one: whose.has(one.labels))
-    series = [_alive(_labelled(one, whose), lives) for one in part.series]
-    return replace(part, series=tuple(one for one in series if one.value.size), phases=phases)
+    part = cut(metrics, *window_of(result), lambda metric: whose.has(metric.labels))
+    series = [_alive(_labelled(metric, whose), lives) for metric in part.series]
+    return replace(part, series=tuple(metric for metric in series if metric.value.size), phases=phases)
 
 
 def joined(

@@ -39,9 +39,9 @@ def find_program(settings: Monitoring, environ: Mapping[str, str] | None = None)
         return None
     env = os.environ if environ is None else environ
     wanted = settings.program or env.get(VARIABLE) or "prometheus"
-    found = shutil.which(wanted, path=env.get("PATH"))
-    if found is not None:
-        return found
+    program = shutil.which(wanted, path=env.get("PATH"))
+    if program is not None:
+        return program
     raise MeasureError(
         f"monitoring was asked for, and there is no program {wanted!r}",
         code="no-prometheus",
@@ -124,8 +124,8 @@ class PrometheusApi:
 
     def kinds(self) -> dict[str, str]:
         """Family → its kind, of everything that it scrapes now."""
-        told = self._ask("GET", "/api/v1/metadata")
-        return {name: str(entries[0].get("type", "")) for name, entries in told.items() if entries}
+        metadata = self._ask("GET", "/api/v1/metadata")
+        return {name: str(entries[0].get("type", "")) for name, entries in metadata.items() if entries}
 
     def version(self) -> str:
         return str(self._ask("GET", "/api/v1/status/buildinfo").get("version", ""))
@@ -145,14 +145,14 @@ class PrometheusApi:
         try:
             connection.request(method, path, body, _FORM if body is not None else {})
             answer = connection.getresponse()
-            told = json.loads(answer.read())
+            reply = json.loads(answer.read())
         except (OSError, HTTPException, ValueError) as problem:
             raise self._failed(f"{type(problem).__name__}: {problem}".rstrip(": ")) from None
         finally:
             connection.close()
-        if answer.status != 200 or told.get("status") != "success":
-            raise self._failed(f"status {answer.status}: {str(told.get('error', ''))[:300]}")
-        return told["data"]
+        if answer.status != 200 or reply.get("status") != "success":
+            raise self._failed(f"status {answer.status}: {str(reply.get('error', ''))[:300]}")
+        return reply["data"]
 
     def _failed(self, why: str) -> MeasureError:
         return MeasureError(
@@ -182,12 +182,12 @@ CHOSEN = (
 
 def selector(labels: Mapping[str, str], keep: str) -> str:
     """The series that are taken out, as Prometheus selects them."""
-    told = [f"{name}={json.dumps(value)}" for name, value in labels.items()]
+    matchers = [f"{name}={json.dumps(value)}" for name, value in labels.items()]
     if keep == "chosen":
-        told.append(f'__name__=~"{"|".join(CHOSEN)}|[^n].*|n[^o].*|no[^d].*|nod[^e].*|node[^_].*"')
+        matchers.append(f'__name__=~"{"|".join(CHOSEN)}|[^n].*|n[^o].*|no[^d].*|nod[^e].*|node[^_].*"')
     else:
-        told.append('__name__=~".+"')
-    return f"{{{','.join(told)}}}"
+        matchers.append('__name__=~".+"')
+    return f"{{{','.join(matchers)}}}"
 
 
 def export(
@@ -237,7 +237,7 @@ def kind_of(name: str, kinds: Mapping[str, str]) -> str:
     owner: Callable[[str], str] = lambda family: kinds.get(family, "")  # noqa: E731
     if owner(name) not in ("", "unknown", "untyped"):
         return owner(name)
-    family = next((name.removesuffix(one) for one in _SUFFIXES if name.endswith(one)), name)
+    family = next((name.removesuffix(suffix) for suffix in _SUFFIXES if name.endswith(suffix)), name)
     return owner(family) if owner(family) in ("histogram", "summary") else ""
 
 

@@ -49,24 +49,24 @@ class RunningPrometheus:
         return export(self.api, labels, begin_s, end_s, self.settings, self.kinds)
 
     def _follow(self) -> None:
-        found = seen(self.discovery)
+        seen_names = seen(self.discovery)
         while not self._stop.wait(_ASK_EVERY_S):
-            if names(self.discovery) <= found:
+            if names(self.discovery) <= seen_names:
                 continue
             try:
                 reached = scraped(self.api)
-                if reached - found:
-                    found |= reached
+                if reached - seen_names:
+                    seen_names |= reached
                     self.kinds |= self.api.kinds()
-                    note_seen(self.discovery, found)
+                    note_seen(self.discovery, seen_names)
             except (MeasureError, OSError):
                 continue  # it is asked again; whoever waits for it does so for a bounded time
 
 
 def scraped(api: PrometheusApi) -> set[str]:
     """The targets, by the name of their file, that were scraped at least once."""
-    told = [one for one in api.targets() if one.get("health") in ("up", "down")]
-    return {Path(one["discoveredLabels"].get("__meta_filepath", "")).stem for one in told}
+    targets = [target for target in api.targets() if target.get("health") in ("up", "down")]
+    return {Path(target["discoveredLabels"].get("__meta_filepath", "")).stem for target in targets}
 
 
 @contextmanager
@@ -84,12 +84,12 @@ def scraping(
         folder.mkdir(parents=True, exist_ok=True)
     service = prometheus_service(settings, scratch, discovery)
     with held({NAME: service}, scratch, scratch, tell=tell) as running:
-        one = RunningPrometheus(PrometheusApi(running[NAME].base_url), running[NAME].port, settings, discovery)
-        one.start()
+        server = RunningPrometheus(PrometheusApi(running[NAME].base_url), running[NAME].port, settings, discovery)
+        server.start()
         try:
-            yield one
+            yield server
         finally:
-            one.end()
+            server.end()
 
 
 ORDER = "order.json"
@@ -168,12 +168,12 @@ def hold(
                 done_s = _write_part(prometheus, order, metrics, done_s)
                 due = time.monotonic() + part_every_s
         _write_part(prometheus, order, metrics, done_s)
-    found = read_parts(metrics)
-    if found is not None:
-        write_whole(metrics / FILE, encode(found), mode=_MODE)
-    told = {"begin_s": begin_s, "end_s": time.time(), "interval_s": order.settings.interval}
-    write_whole(metrics / WINDOW, json.dumps(told).encode(), mode=_MODE)
-    return found
+    scraped = read_parts(metrics)
+    if scraped is not None:
+        write_whole(metrics / FILE, encode(scraped), mode=_MODE)
+    window = {"begin_s": begin_s, "end_s": time.time(), "interval_s": order.settings.interval}
+    write_whole(metrics / WINDOW, json.dumps(window).encode(), mode=_MODE)
+    return scraped
 
 
 def _write_part(prometheus: RunningPrometheus, order: MonitorOrder, metrics: Path, begin_s: float) -> float:

@@ -68,9 +68,9 @@ def needs_key(job: Job) -> str:
     The parts of one load need each other beside what else they need, so they share it with nobody else.
     """
     target = job.definition.target
-    known = target.model_dump(mode="json", include={"runtime", "device"})
+    settings = target.model_dump(mode="json", include={"runtime", "device"})
     kind = type(target).__name__
-    needs = [job.definition.needs.model_dump(mode="json", exclude_defaults=True), kind, known]
+    needs = [job.definition.needs.model_dump(mode="json", exclude_defaults=True), kind, settings]
     return content_hash([*needs, point_key(job)] if is_part(job.definition) else needs)
 
 

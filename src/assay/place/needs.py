@@ -110,12 +110,12 @@ def needs_in_words(job: Job) -> str:
 
 def _runtime_missing(job: Job, profile: Profile) -> list[str]:
     runtime, device = runtime_of(job), device_of(job)
-    found = []
+    problems = []
     if runtime and runtime not in profile.runtimes:
         offered = ", ".join(profile.runtimes) or "no runtime"
-        found.append(f"the runtime {runtime} is needed, {profile.name} has {offered}")
+        problems.append(f"the runtime {runtime} is needed, {profile.name} has {offered}")
     proven = profile.devices.get(runtime or "")
     if device and proven is not None and device.partition(":")[0] not in proven:
         offered = ", ".join(f"{name} ({proof})" for name, proof in proven.items()) or "no device"
-        found.append(f"the device {device} is needed, {profile.name} has {offered}")
-    return found
+        problems.append(f"the device {device} is needed, {profile.name} has {offered}")
+    return problems

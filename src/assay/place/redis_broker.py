@@ -94,7 +94,7 @@ class RedisBroker:
         """Forget jobs that were claimed; return those whose number was still the newest."""
         accepted: list[JobClaim] = []
         for some in _in_parts(taken):
-            words = (word for one in some for word in (one.job, one.fence, one.ticket))
+            words = (word for lease in some for word in (lease.job, lease.fence, lease.ticket))
             accepted += [some[index] for index in cast("list[int]", self._do("ack", *words))]
         return tuple(accepted)
 
@@ -119,13 +119,13 @@ class RedisBroker:
 
     def knows(self, jobs: Iterable[str]) -> frozenset[str]:
         """Those of the jobs that are queued or taken."""
-        known: set[str] = set()
+        present: set[str] = set()
         for some in _in_parts(jobs):
             asked = self._redis.pipeline(transaction=False)
             for job in some:
                 asked.exists(f"{self._prefix}job:{job}")
-            known.update(job for job, there in zip(some, self._ask(asked.execute), strict=True) if there)
-        return frozenset(known)
+            present.update(job for job, there in zip(some, self._ask(asked.execute), strict=True) if there)
+        return frozenset(present)
 
     def sizes(self) -> Mapping[str, int]:
         """How many jobs could be taken now, by queue."""

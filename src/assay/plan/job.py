@@ -176,8 +176,8 @@ def whole(job: Job) -> Job:
 
 def point_key(job: Job) -> str:
     """A hash that the parts of one point share, and no other job has."""
-    known = whole(job)
-    return content_hash([known.definition.model_dump(mode="json", exclude_defaults=True), dict(known.point)])
+    whole_job = whole(job)
+    return content_hash([whole_job.definition.model_dump(mode="json", exclude_defaults=True), dict(whole_job.point)])
 
 
 def _for_host(definition: Definition, host: int | None) -> Definition:

@@ -38,8 +38,8 @@ def points(matrix: Matrix, document: Mapping[str, JsonValue] | None = None, at: 
     _refuse_large(matrix, document or {}, at)
     values = itertools.product(*matrix.axes.values()) if matrix.axes or not matrix.include else ()
     product: list[Point] = [dict(zip(matrix.axes, point, strict=True)) for point in values]
-    kept = [point for point in product if not any(rule.items() <= point.items() for rule in matrix.exclude)]
-    return list({json.dumps(point, sort_keys=True): point for point in [*kept, *matrix.include]}.values())
+    points = [point for point in product if not any(rule.items() <= point.items() for rule in matrix.exclude)]
+    return list({json.dumps(point, sort_keys=True): point for point in [*points, *matrix.include]}.values())
 
 
 def _refuse_large(matrix: Matrix, document: Mapping[str, JsonValue], at: str) -> None:
@@ -169,8 +169,8 @@ def make_plan(loaded: Loaded, fingerprint: Fingerprint) -> Plan:
     for point in points(loaded.matrix, loaded.source.document, at):
         if len(problems) > MAX_PROBLEMS:
             break
-        definition, found = validate(Definition, loaded.source, point)
-        problems += found
+        definition, new_problems = validate(Definition, loaded.source, point)
+        problems += new_problems
         if definition is not None:
             problems += services_of_several(
                 definition, loaded.benchmark.place.engine, loaded.source.at(("load", "hosts"))
@@ -302,7 +302,7 @@ def _loaded_s(load: Load, trace_s: float | None) -> _Span | None:
     if load.trace is not None and trace_s is not None:
         ends.append(trace_s)
     if load.stages:
-        ends.append(sum(one.duration for one in load.stages))
+        ends.append(sum(stage.duration for stage in load.stages))
     if load.requests is not None and load.rate:
         ends.append(load.requests / load.rate)
     if not ends:

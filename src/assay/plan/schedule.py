@@ -28,8 +28,8 @@ def next_times(schedule: Schedule, after: datetime, count: int) -> tuple[datetim
 
 def due_between(schedule: Schedule, start: datetime, end: datetime, most: int | None = None) -> tuple[datetime, ...]:
     """Due times after one moment and up to another, in order."""
-    found = itertools.takewhile(lambda due: due > start, _backwards(schedule, end))
-    return tuple(reversed(tuple(itertools.islice(found, most))))
+    moments = itertools.takewhile(lambda due: due > start, _backwards(schedule, end))
+    return tuple(reversed(tuple(itertools.islice(moments, most))))
 
 
 def start_of(schedule: Schedule, name: str, due: datetime) -> datetime:
@@ -75,11 +75,11 @@ def _latest_wall(local: datetime) -> datetime:
 
 def _moment(wall: datetime, zone: tzinfo) -> datetime:
     """The first moment at which clocks show a time; for one that they leave out, the moment at which they go on."""
-    found = wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
-    if found.astimezone(zone).replace(tzinfo=None) == wall:
-        return found
+    instant = wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
+    if instant.astimezone(zone).replace(tzinfo=None) == wall:
+        return instant
     before = wall.replace(tzinfo=zone, fold=1).astimezone(UTC)
-    return _change(int(before.timestamp()), int(found.timestamp()), zone)
+    return _change(int(before.timestamp()), int(instant.timestamp()), zone)
 
 
 def _change(before: int, after: int, zone: tzinfo) -> datetime:

@@ -45,7 +45,7 @@ def render_comparison(
     Args:
         notes: sentences for below the table, such as how the pairs were run.
     """
-    rows = [comparison_cells(label, one) for label, comparisons in groups.items() for one in comparisons]
+    rows = [comparison_cells(label, comparison) for label, comparisons in groups.items() for comparison in comparisons]
     head = ("job", "metric", one_line(a), one_line(b), "change", "verdict")
     return "\n".join([*answers_table(head, rows, width or 100), *map(one_line, notes)])
 
@@ -69,8 +69,8 @@ def comparison_cells(label: str, one: Comparison) -> tuple[str, ...]:
 
 def decimals_together(*sides: tuple[float, Interval | None]) -> int:
     """The same decimals for values that stand beside each other, so that they can be compared by eye."""
-    known = [decimals_for(value, interval.half_width) for value, interval in sides if interval]
-    return max(known) if known else max(decimals_for(value, None) for value, _ in sides)
+    decimals = [decimals_for(value, interval.half_width) for value, interval in sides if interval]
+    return max(decimals) if decimals else max(decimals_for(value, None) for value, _ in sides)
 
 
 def show_side(value: float, interval: Interval | None, places: int) -> str:
@@ -143,8 +143,10 @@ def compared(
     labels = labels_of([pair.b[0] for pair in matching.pairs], b)
     jobs = []
     for pair, label in zip(matching.pairs, labels, strict=True):
-        found = compare_pool(pool(pair, anyway=anyway), smallest=smallest)
-        jobs.append(ComparedJob(label, found if all_metrics else replace(found, lines=_headlines(found))))
+        comparison = compare_pool(pool(pair, anyway=anyway), smallest=smallest)
+        jobs.append(
+            ComparedJob(label, comparison if all_metrics else replace(comparison, lines=_headlines(comparison)))
+        )
     return ComparisonResult(
         a, b, tuple(jobs), tuple(labels_of(matching.only_a, a)), tuple(labels_of(matching.only_b, b))
     )
@@ -171,8 +173,10 @@ def labels_of(jobs: Sequence[MultiRunJobResult], side: Side) -> list[str]:
 def sentences(told: Iterable[tuple[str, Sequence[str]]]) -> tuple[str, ...]:
     """Sentences about jobs, each once: with the names of the jobs, unless it is true of all."""
     jobs = list(told)
-    found = dict.fromkeys(one for _, reasons in jobs for one in reasons)
-    return tuple(_named(one, [label for label, reasons in jobs if one in reasons], len(jobs)) for one in found)
+    distinct = dict.fromkeys(reason for _, reasons in jobs for reason in reasons)
+    return tuple(
+        _named(reason, [label for label, reasons in jobs if reason in reasons], len(jobs)) for reason in distinct
+    )
 
 
 def _named(sentence: str, labels: Sequence[str], jobs: int) -> str:
@@ -182,8 +186,8 @@ def _named(sentence: str, labels: Sequence[str], jobs: int) -> str:
 def compared_text(found: ComparisonResult, width: int) -> str:
     groups = {job.label: [_short(line, job) for line in job.found.lines] for job in found.jobs}
     shown = groups if len(groups) > 1 else {"": next(iter(groups.values()), [])}
-    lines = [*(["not comparable because", *(f"  {one}" for one in found.refused)] if found.refused else [])]
-    lines += [f"note: {one}" for one in found.warnings]
+    lines = [*(["not comparable because", *(f"  {reason}" for reason in found.refused)] if found.refused else [])]
+    lines += [f"note: {warning}" for warning in found.warnings]
     return "\n".join([*lines, render_comparison(shown, notes=_notes(found), width=width)])
 
 
@@ -226,8 +230,8 @@ def _job_document(job: ComparedJob) -> dict[str, Any]:
     chosen = job.found.pool
     return {
         "job": job.label,
-        "a": [one.job for one in chosen.a],
-        "b": [one.job for one in chosen.b],
+        "a": [member.job for member in chosen.a],
+        "b": [member.job for member in chosen.b],
         "comparable": not chosen.refused,
         "not_comparable": list(chosen.refused),
         "warnings": [*chosen.left_out, *chosen.warnings],
@@ -238,7 +242,7 @@ def _job_document(job: ComparedJob) -> dict[str, Any]:
 def compared_markdown(found: ComparisonResult) -> str:
     blocks: list[list[str]] = []
     if found.refused:
-        blocks.append(["**Not comparable** because", "", *(f"- {escape(one)}" for one in found.refused)])
+        blocks.append(["**Not comparable** because", "", *(f"- {escape(reason)}" for reason in found.refused)])
     several = len(found.jobs) > 1
     head = [*(["job"] if several else []), "metric", "a", "b", "change", "verdict"]
     rule = [*(["---"] if several else []), "---", "---:", "---:", "---:", "---"]
@@ -248,7 +252,7 @@ def compared_markdown(found: ComparisonResult) -> str:
         for line in job.found.lines
     ]
     blocks.append([f"| {' | '.join(cells)} |" for cells in (head, rule, *([escape(c) for c in row] for row in rows))])
-    blocks.append([f"- {escape(one)}" for one in (*found.warnings, *_notes(found))])
+    blocks.append([f"- {escape(note)}" for note in (*found.warnings, *_notes(found))])
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
@@ -348,9 +352,9 @@ class Reader:
             UsageError: if it is badly written, names several, or names a file that is no result.
         """
         find = self._references.find
-        named = [one for text in references for one in find(text, benchmark=benchmark, most=most, but=but)]
+        named = [reference for text in references for reference in find(text, benchmark=benchmark, most=most, but=but)]
         distinct = list(dict.fromkeys(named))
-        read = [(record, one) for one in distinct if (record := self._read(one)).campaign not in but]
+        read = [(record, reference) for reference in distinct if (record := self._read(reference)).campaign not in but]
         if not read:
             message = f"{', '.join(references)} names nothing but the result itself"
             raise NoSuchResultError(message, try_="name an earlier result")
@@ -358,8 +362,8 @@ class Reader:
         return Side(
             tuple(references),
             tuple(record for record, _ in read),
-            tuple(str(one) for _, one in read),
-            whole=all(one.job is None for one in distinct),
+            tuple(str(reference) for _, reference in read),
+            whole=all(reference.job is None for reference in distinct),
         )
 
     def samples(self, job: str, run: int) -> tuple[SampleSet, ...]:
@@ -415,9 +419,9 @@ def by_run_of(reader: Reader) -> ByRun:
 
     def by_run(job: MultiRunJobResult, metric: str, statistic: str) -> Mapping[int, float]:
         runs = [run.run_id for run in job.runs if run.error is None]
-        found = {run: statistic_of_run(reader.samples(job.job, run), metric, statistic) for run in runs}
-        known = {run: value for run, value in found.items() if value is not None}
+        values = {run: statistic_of_run(reader.samples(job.job, run), metric, statistic) for run in runs}
+        present = {run: value for run, value in values.items() if value is not None}
         # Some of the runs would be another set of runs than the one that the result speaks of.
-        return known if len(known) == len(found) else {}
+        return present if len(present) == len(values) else {}
 
     return by_run

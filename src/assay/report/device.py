@@ -75,21 +75,21 @@ def asks_of_device(target: Mapping[str, JsonValue]) -> bool:
 
 def device_tests(job: MultiRunJobResult) -> list[DeviceTest]:
     runs = [run for run in job.runs if run.error is None]
-    told: dict[str, list[tuple[SingleRunResult, Mapping[str, JsonValue]]]] = {}
+    by_test: dict[str, list[tuple[SingleRunResult, Mapping[str, JsonValue]]]] = {}
     for run in runs:
         for name, facts in section(run.facts, "tests").items():
             if isinstance(facts, dict):
-                told.setdefault(name, []).append((run, facts))
-    return [_test(name, found) for name, found in told.items()]
+                by_test.setdefault(name, []).append((run, facts))
+    return [_test(name, pairs) for name, pairs in by_test.items()]
 
 
 def _test(name: str, found: list[tuple[SingleRunResult, Mapping[str, JsonValue]]]) -> DeviceTest:
-    facts = [one for _, one in found]
-    metric = next((str(one["metric"]) for one in facts if one.get("metric")), name)
-    by: By = next((key for key in _BY for one in facts for point in _points(one) if key in point), _BY[0])
-    spoken = [section(one, "reported") or (section(one, "best") if not one.get("absent") else {}) for one in facts]
-    reported = [size for one in spoken if (size := _number(one.get(by)))]
-    plateau = sorted({size for one in facts for size in _numbers(section(one, "plateau").get(by))})
+    facts = [fact for _, fact in found]
+    metric = next((str(fact["metric"]) for fact in facts if fact.get("metric")), name)
+    by: By = next((key for key in _BY for fact in facts for point in _points(fact) if key in point), _BY[0])
+    spoken = [section(fact, "reported") or (section(fact, "best") if not fact.get("absent") else {}) for fact in facts]
+    reported = [size for figures in spoken if (size := _number(figures.get(by)))]
+    plateau = sorted({size for fact in facts for size in _numbers(section(fact, "plateau").get(by))})
     versus = [share for run, _ in found if (share := _versus(run, name, metric))]
     return DeviceTest(
         one_line(name),
@@ -99,20 +99,20 @@ def _test(name: str, found: list[tuple[SingleRunResult, Mapping[str, JsonValue]]
         _curve(facts, by),
         tuple(dict.fromkeys(reported)),
         tuple(plateau),
-        max((_number(section(one, "plateau").get("within")) or 0.0 for one in facts), default=0.0),
-        tuple(dict.fromkeys(note for one in facts for note in _notes(name, one))),
+        max((_number(section(fact, "plateau").get("within")) or 0.0 for fact in facts), default=0.0),
+        tuple(dict.fromkeys(note for fact in facts for note in _notes(name, fact))),
         cast("tuple[float, float, float]", tuple(map(median, zip(*versus, strict=True)))) if versus else None,
     )
 
 
 def _curve(facts: Iterable[Mapping[str, JsonValue]], by: By) -> tuple[CurvePoint, ...]:
-    found: dict[float, list[tuple[float, float]]] = {}
-    for one in facts:
-        for point in _points(one):
+    by_size: dict[float, list[tuple[float, float]]] = {}
+    for fact in facts:
+        for point in _points(fact):
             size, value = _number(point.get(by)), _number(point.get("value"))
             if size and value is not None:
-                found.setdefault(size, []).append((value, _number(point.get("spread")) or 0.0))
-    return tuple(_curve_point(size, found[size]) for size in sorted(found))
+                by_size.setdefault(size, []).append((value, _number(point.get("spread")) or 0.0))
+    return tuple(_curve_point(size, by_size[size]) for size in sorted(by_size))
 
 
 def _curve_point(size: float, told: list[tuple[float, float]]) -> CurvePoint:
@@ -139,8 +139,8 @@ def _notes(name: str, facts: Mapping[str, JsonValue]) -> list[str]:
 
 def _versus(run: SingleRunResult, name: str, metric: str) -> tuple[float, float, float] | None:
     bare = section(run.facts, "bare")
-    told = section(bare, name) or section(bare, metric)
-    ratio, low, high = (_number(told.get(key)) for key in ("ratio", "low", "high"))
+    comparison = section(bare, name) or section(bare, metric)
+    ratio, low, high = (_number(comparison.get(key)) for key in ("ratio", "low", "high"))
     return None if ratio is None else (ratio, low if low is not None else ratio, high if high is not None else ratio)
 
 
@@ -205,14 +205,14 @@ def show_size(size: float, by: By) -> str:
 
 def _during(spans: list[Mapping[str, JsonValue]], readings: tuple[str, ...], job: MultiRunJobResult) -> str:
     """The mean of a reading while a test went on, over the runs."""
-    found: dict[str, list[float]] = {}
+    means: dict[str, list[float]] = {}
     for span in spans:
-        for series, told in section(span, "statistics").items():
-            mean = _number(told.get("mean")) if isinstance(told, dict) else None
+        for series, figures in section(span, "statistics").items():
+            mean = _number(figures.get("mean")) if isinstance(figures, dict) else None
             if series.rpartition(".")[2] in readings and mean is not None:
-                found.setdefault(series.rpartition(".")[0], []).append(mean)
-    chosen = _sources(list(found), job)
-    mean = sum(fmean(found[source]) for source in chosen)
+                means.setdefault(series.rpartition(".")[0], []).append(mean)
+    chosen = _sources(list(means), job)
+    mean = sum(fmean(means[source]) for source in chosen)
     return show_value(mean, unit_of(readings[0])) if chosen else NOTHING
 
 
@@ -230,12 +230,12 @@ def _throttled(spans: list[Mapping[str, JsonValue]]) -> str:
     """Why a device held its clocks down while a test went on; `no` where it was looked at and did not."""
     if not any(section(span, "throttled") for span in spans):
         return NOTHING
-    told: dict[str, None] = {}
+    throttled: dict[str, None] = {}
     for span in spans:
         for device, reasons in section(span, "throttled").items():
-            found = reasons if isinstance(reasons, list | tuple) else ()
-            told |= {f"{whose(device)}: {reason}": None for reason in found}
-    return one_line("; ".join(told)) or "no"
+            listed = reasons if isinstance(reasons, list | tuple) else ()
+            throttled |= {f"{whose(device)}: {reason}": None for reason in listed}
+    return one_line("; ".join(throttled)) or "no"
 
 
 def _points(facts: Mapping[str, JsonValue]) -> list[Mapping[str, JsonValue]]:
@@ -243,7 +243,9 @@ def _points(facts: Mapping[str, JsonValue]) -> list[Mapping[str, JsonValue]]:
 
 
 def _numbers(value: JsonValue) -> list[float]:
-    return [found for one in value if (found := _number(one)) is not None] if isinstance(value, list | tuple) else []
+    return (
+        [number for entry in value if (number := _number(entry)) is not None] if isinstance(value, list | tuple) else []
+    )
 
 
 def _number(value: JsonValue) -> float | None:

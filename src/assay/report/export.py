@@ -113,8 +113,8 @@ def _row(record: CampaignRecord, job: MultiRunJobResult) -> dict[str, Cell]:
 
 def _seen(job: MultiRunJobResult) -> dict[str, Cell]:
     """Telemetry: energy with its grade, the price, and why clocks were held down."""
-    told: dict[str, Cell] = {**energy_columns(job)}
-    return {**told, "Throttled": "; ".join(throttling_sentences(job))} if told else {}
+    cells: dict[str, Cell] = {**energy_columns(job)}
+    return {**cells, "Throttled": "; ".join(throttling_sentences(job))} if cells else {}
 
 
 def _sark_identity(record: CampaignRecord, job: MultiRunJobResult) -> dict[str, Cell]:
@@ -132,16 +132,16 @@ def _sark_identity(record: CampaignRecord, job: MultiRunJobResult) -> dict[str, 
 
 
 def _sark_machine(job: MultiRunJobResult) -> dict[str, Cell]:
-    known = machine(job)
+    facts = machine(job)
     return {
-        "DeviceName": _plain(known.get("name")),
-        "DeviceYear": _plain(known.get("year")),
-        "Soc": _plain(known.get("soc") or known.get("cpu")),
-        "Ram": _whole_gb(known.get("memory_bytes")),
-        "DiscreteGpu": _plain(known.get("gpu")),
-        "VRam": _whole_gb(known.get("gpu_memory_bytes")),
-        "DeviceOs": _plain(known.get("os")),
-        "DeviceOsVersion": _plain(known.get("os_version")),
+        "DeviceName": _plain(facts.get("name")),
+        "DeviceYear": _plain(facts.get("year")),
+        "Soc": _plain(facts.get("soc") or facts.get("cpu")),
+        "Ram": _whole_gb(facts.get("memory_bytes")),
+        "DiscreteGpu": _plain(facts.get("gpu")),
+        "VRam": _whole_gb(facts.get("gpu_memory_bytes")),
+        "DeviceOs": _plain(facts.get("os")),
+        "DeviceOsVersion": _plain(facts.get("os_version")),
     }
 
 
@@ -156,10 +156,10 @@ def _sark_numbers(job: MultiRunJobResult) -> dict[str, Cell]:
 
 
 def _sark_times(prefix: str, stats: MetricStatistics | None, first: float | None) -> dict[str, Cell]:
-    known: dict[str, Cell] = {f"{prefix}First": first}
+    cells: dict[str, Cell] = {f"{prefix}First": first}
     if stats:
-        known |= {f"{prefix}Median": stats.median, f"{prefix}StdDev": stats.std, f"{prefix}Average": stats.mean}
-    return known
+        cells |= {f"{prefix}Median": stats.median, f"{prefix}StdDev": stats.std, f"{prefix}Average": stats.mean}
+    return cells
 
 
 def _of_first_run(job: MultiRunJobResult, metric: str) -> float | None:

@@ -86,8 +86,8 @@ class Gated:
 
 def gate_text(gated: Gated, width: int) -> str:
     """Write a gate for a terminal; the last line is the answer."""
-    lines = [f"not judged: {one}" for one in gated.refused]
-    lines += [f"note: {one}" for one in gated.warnings]
+    lines = [f"not judged: {reason}" for reason in gated.refused]
+    lines += [f"note: {warning}" for warning in gated.warnings]
     rows = [_cells(label, line) for label, line in _lines(gated)]
     if rows:
         head = ("job", "metric", "baseline", "new", "change", "limit", "answer")
@@ -97,7 +97,7 @@ def gate_text(gated: Gated, width: int) -> str:
         for label, job in zip(gated.labels, gated.gate.jobs, strict=True)
         for check in job.objectives
     ]
-    lines += [f"{word:<8}  {one}" for word, side in _sides(gated) for one in _results(side)]
+    lines += [f"{word:<8}  {result}" for word, side in _sides(gated) for result in _results(side)]
     return "\n".join([*lines, f"gate      {gated.sentence}"])
 
 
@@ -146,31 +146,31 @@ def marker(benchmark: str) -> str:
 def gate_markdown(gated: Gated) -> str:
     """Write a gate as a short comment for a pull request; its first line is a hidden marker."""
     answer = gated.gate.answer
-    found = _lines(gated)
-    notable = [one for one in found if one[1].answer != "green"]
-    good = [one for one in found if one[1].answer == "green"]
+    rows = _lines(gated)
+    notable = [row for row in rows if row[1].answer != "green"]
+    good = [row for row in rows if row[1].answer == "green"]
     blocks = (
         [marker(gated.result.benchmark)],
         [f"### {_SIGNS[answer]} {escape(gated.result.benchmark or gated.result.names[0])}: {_WORDS[answer]}"],
         [f"{escape('; '.join(gated.gate.because))}."],
-        [f"- not judged: {escape(one)}" for one in gated.refused[:_MOST_ROWS]],
+        [f"- not judged: {escape(reason)}" for reason in gated.refused[:_MOST_ROWS]],
         _objectives(gated),
         _markdown_table(notable),
         _folded(f"{len(good)} within the limit", _markdown_table(good)),
-        _folded("notes", [f"- {escape(one)}" for one in gated.warnings[:_MOST_ROWS]]),
+        _folded("notes", [f"- {escape(warning)}" for warning in gated.warnings[:_MOST_ROWS]]),
         [f"<sub>{escape(_footer(gated))}</sub>"],
     )
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
 
 def _objectives(gated: Gated) -> list[str]:
-    told = [
+    lines = [
         f"- objective {gate_word(check)}: {escape(_of(label, gated) + check_sentence(check))}"
         for label, job in zip(gated.labels, gated.gate.jobs, strict=True)
         for check in job.objectives
         if check.passed is not True
     ]
-    return _cut(told)
+    return _cut(lines)
 
 
 def _markdown_table(lines: Sequence[tuple[str, LimitVerdict]]) -> list[str]:
@@ -209,20 +209,20 @@ def _footer(gated: Gated) -> str:
 def _lines(gated: Gated) -> list[tuple[str, LimitVerdict]]:
     """Every number with the name of its job, which is empty where there is only one job; red ones first."""
     several = len(gated.gate.jobs) > 1
-    found = [
+    rows = [
         (label if several else "", line)
         for label, job in zip(gated.labels, gated.gate.jobs, strict=True)
         for line in job.lines
     ]
     order = {"red": 0, "cannot tell": 1, "green": 2}
-    return sorted(found, key=lambda one: order[one[1].answer])
+    return sorted(rows, key=lambda row: order[row[1].answer])
 
 
 def _cells(label: str, line: LimitVerdict) -> tuple[str, ...]:
     """One line of a table: job, number, baseline, new, change, limit, answer."""
     sides = [(line.baseline, line.baseline_interval), (line.value, line.value_interval)]
-    known = [(value, interval) for value, interval in sides if value is not None]
-    places = decimals_together(*known) if known else 0
+    pairs = [(value, interval) for value, interval in sides if value is not None]
+    places = decimals_together(*pairs) if pairs else 0
     shown = [NOTHING if value is None else show_side(value, interval, places) for value, interval in sides]
     change = NOTHING if line.change is None else show_relative(line.change, line.interval)
     limit = show_percent(line.limit)
@@ -269,17 +269,17 @@ class _Case:
 
 def gate_junit(gated: Gated) -> str:
     benchmark = _text(gated.result.benchmark or "assay")
-    found = [
+    cases = [
         (f"{benchmark}.{_text(label)}", case)
         for label, job in zip(gated.labels, gated.gate.jobs, strict=True)
         for case in _cases(job, gated)
     ]
     counts = {
-        "tests": str(len(found)),
-        "failures": str(sum(case.outcome == "failure" for _, case in found)),
-        "errors": str(sum(case.outcome == "error" for _, case in found)),
-        "skipped": str(sum(case.outcome == "skipped" for _, case in found)),
-        "time": f"{sum(case.seconds for _, case in found):.3f}",
+        "tests": str(len(cases)),
+        "failures": str(sum(case.outcome == "failure" for _, case in cases)),
+        "errors": str(sum(case.outcome == "error" for _, case in cases)),
+        "skipped": str(sum(case.outcome == "skipped" for _, case in cases)),
+        "time": f"{sum(case.seconds for _, case in cases):.3f}",
     }
     root = Xml.Element("testsuites", {"name": "assay gate", **counts})
     created = gated.result.records[0].created_at[:19]
@@ -287,7 +287,7 @@ def gate_junit(gated: Gated) -> str:
     properties = Xml.SubElement(suite, "properties")
     for name, value in _properties(gated):
         Xml.SubElement(properties, "property", {"name": name, "value": _text(value)})
-    for classname, case in found:
+    for classname, case in cases:
         _write(suite, classname, case)
     out = Xml.SubElement(suite, "system-out")
     out.text = _text(gated.sentence)
@@ -300,8 +300,8 @@ def _properties(gated: Gated) -> Iterator[tuple[str, str]]:
     yield "result", gated.result.names[0]
     for name in gated.baseline.names if gated.baseline else ():
         yield "baseline", name
-    for one in gated.warnings:
-        yield "note", one
+    for warning in gated.warnings:
+        yield "note", warning
 
 
 def _cases(job: JobGate, gated: Gated) -> Iterator[_Case]:
@@ -363,8 +363,8 @@ def _write(suite: Xml.Element, classname: str, case: _Case) -> None:
     if case.outcome == "skipped":
         Xml.SubElement(element, "skipped", {"message": _text(case.message)})
     elif case.outcome is not None:
-        told = Xml.SubElement(element, case.outcome, {"message": _text(case.message), "type": case.kind})
-        told.text = _text(case.message)
+        child = Xml.SubElement(element, case.outcome, {"message": _text(case.message), "type": case.kind})
+        child.text = _text(case.message)
 
 
 def _text(text: str) -> str:

@@ -183,8 +183,8 @@ class LiveView(View):
         self._set_run(note=self._escape(self._phase))
 
     def progress(self, share: float, note: str) -> None:
-        told = f" · {one_line(note)}" if note else ""
-        self._set_run(note=self._escape(f"{self._phase} {min(max(share, 0.0), 1.0):.0%}{told}"))
+        suffix = f" · {one_line(note)}" if note else ""
+        self._set_run(note=self._escape(f"{self._phase} {min(max(share, 0.0), 1.0):.0%}{suffix}"))
 
     def run_done(self, result: SingleRunResult) -> None:
         self._set_run(completed=result.run_id + 1, note="")
@@ -224,8 +224,8 @@ def run_sentence(result: SingleRunResult) -> str:
     if result.error:
         return failure_sentence(result.error)
     samples = max(result.sample_counts.values(), default=0)
-    told = f", {samples:,} samples" if samples else ""
-    return f"ok in {show_seconds(result.duration_seconds)}{told}"
+    suffix = f", {samples:,} samples" if samples else ""
+    return f"ok in {show_seconds(result.duration_seconds)}{suffix}"
 
 
 def job_sentence(result: MultiRunJobResult) -> str:

@@ -28,19 +28,21 @@ def fitness_sheet(job: MultiRunJobResult) -> Sheet | None:
         return None
     cells = {**_CELLS, **_of_gpus(before, after)}
     rows = [(name, cell(before), cell(after)) for name, cell in cells.items()]
-    told = tuple((name, first or NOTHING, last or NOTHING) for name, first, last in rows if first or last)
+    filled = tuple((name, first or NOTHING, last or NOTHING) for name, first, last in rows if first or last)
     absent = {
         one_line(f"not read: {what}: {why}"): None
         for state in (before, after)
         for what, why in section(state, "absent").items()
     }
     head = ("the machine", "before", "after")
-    return Sheet("the machine before and after", head, told, tuple(absent), frozenset({0, 1, 2}), (0, 1, 2))
+    return Sheet("the machine before and after", head, filled, tuple(absent), frozenset({0, 1, 2}), (0, 1, 2))
 
 
 def _governor(state: State) -> str:
-    found = section(section(state, "processor"), "governors")
-    return one_line(", ".join(name if len(found) == 1 else f"{name} ({cores} cores)" for name, cores in found.items()))
+    governors = section(section(state, "processor"), "governors")
+    return one_line(
+        ", ".join(name if len(governors) == 1 else f"{name} ({cores} cores)" for name, cores in governors.items())
+    )
 
 
 def _nearest(state: State) -> str:
@@ -126,10 +128,14 @@ def _reading(name: str, unit: str) -> Cell:
 
 
 def _foreign(gpu: State) -> str:
-    found = gpu.get("foreign")
-    if not isinstance(found, list):
+    processes = gpu.get("foreign")
+    if not isinstance(processes, list):
         return ""
-    names = [f"{one.get('name') or 'a process'} (pid {one.get('pid')})" for one in found if isinstance(one, dict)]
+    names = [
+        f"{process.get('name') or 'a process'} (pid {process.get('pid')})"
+        for process in processes
+        if isinstance(process, dict)
+    ]
     return one_line(", ".join(names) or "none")
 
 
@@ -165,34 +171,34 @@ class ScrapedFigure:
 
 def monitored_of(job: MultiRunJobResult) -> dict[int, Mapping[str, Any]]:
     """Run → what was scraped of it, for the runs that went well."""
-    return {run.run_id: told for run in job.runs if run.error is None and (told := section(run.facts, FACT))}
+    return {run.run_id: scraped for run in job.runs if run.error is None and (scraped := section(run.facts, FACT))}
 
 
 def monitored_figures(job: MultiRunJobResult) -> list[ScrapedFigure]:
     """Every quantity over all runs, in the order in which they were found."""
-    found: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
-    for told in monitored_of(job).values():
-        for one in _rows(told.get("figures")):
-            found.setdefault((str(one["of"]), str(one["title"]), str(one["unit"])), []).append(one)
+    by_quantity: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    for scraped in monitored_of(job).values():
+        for one in _rows(scraped.get("figures")):
+            by_quantity.setdefault((str(one["of"]), str(one["title"]), str(one["unit"])), []).append(one)
     return [
         ScrapedFigure(
             of,
             title,
             unit,
-            fmean(one["mean"] for one in rows),
-            max(one["max"] for one in rows),
-            *(sum(int(one[key]) for one in rows) for key in ("readings", "gaps", "resets")),
+            fmean(row["mean"] for row in rows),
+            max(row["max"] for row in rows),
+            *(sum(int(row[key]) for row in rows) for key in ("readings", "gaps", "resets")),
         )
-        for (of, title, unit), rows in found.items()
+        for (of, title, unit), rows in by_quantity.items()
     ]
 
 
 def _rows(told: object) -> Iterator[Mapping[str, Any]]:
     """The figures that are whole; a document of another version may have others."""
     wanted = {"of", "title", "unit", "mean", "max", "readings", "gaps", "resets"}
-    for one in told if isinstance(told, list) else ():
-        if isinstance(one, dict) and wanted <= one.keys() and isinstance(one["mean"], int | float):
-            yield one
+    for row in told if isinstance(told, list) else ():
+        if isinstance(row, dict) and wanted <= row.keys() and isinstance(row["mean"], int | float):
+            yield row
 
 
 def monitoring_sheet(job: MultiRunJobResult) -> Sheet | None:
@@ -203,16 +209,16 @@ def monitoring_sheet(job: MultiRunJobResult) -> Sheet | None:
         return Sheet("nodes and services", ("of", "what"), (), notes) if notes else None
     rows = tuple(
         (
-            one_line(one.of),
-            one_line(one.title),
-            show_value(one.mean, one.unit),
-            show_value(one.high, one.unit),
-            f"{one.readings:,}",
+            one_line(figure.of),
+            one_line(figure.title),
+            show_value(figure.mean, figure.unit),
+            show_value(figure.high, figure.unit),
+            f"{figure.readings:,}",
         )
-        for one in figures
-        if one.high
+        for figure in figures
+        if figure.high
     )
-    still = [f"{one.of}: {one.title.lower()}" for one in figures if not one.high]
+    still = [f"{figure.of}: {figure.title.lower()}" for figure in figures if not figure.high]
     zero = (one_line(f"Zero all the time: {'; '.join(still)}."),) if still else ()
     head = ("of", "what", "mean", "highest", "readings")
     return Sheet("nodes and services", head, rows, (*zero, *notes), frozenset({0, 1}), kept=(0, 1, 2, 3))
@@ -221,9 +227,9 @@ def monitoring_sheet(job: MultiRunJobResult) -> Sheet | None:
 def scrape_sentences(job: MultiRunJobResult) -> list[str]:
     """How often each node and service was scraped, and how often that failed."""
     total: dict[str, list[int]] = {}
-    told = list(monitored_of(job).values())
-    for one in told:
-        for name, target in section(one, "targets").items():
+    runs = list(monitored_of(job).values())
+    for run in runs:
+        for name, target in section(run, "targets").items():
             if isinstance(target, dict):
                 row = total.setdefault(name, [0, 0, 0])
                 for place, key in enumerate(("scrapes", "failed", "gaps")):
@@ -231,8 +237,8 @@ def scrape_sentences(job: MultiRunJobResult) -> list[str]:
                     row[place] += count if isinstance(count, int) else 0
     if not total:
         return []
-    every = f"{told[0].get('interval_s', 0):g} s"
-    over = dict.fromkeys(str(one.get("over", "")) for one in told)
+    every = f"{runs[0].get('interval_s', 0):g} s"
+    over = dict.fromkeys(str(one.get("over", "")) for one in runs)
     parts = [f"{name} {scrapes:,} times{_failed(failed, gaps)}" for name, (scrapes, failed, gaps) in total.items()]
     return [one_line(f"Prometheus scraped every {every}: {'; '.join(parts)}. Figures are over {' and '.join(over)}.")]
 
@@ -245,17 +251,17 @@ def _failed(failed: int, gaps: int) -> str:
 
 def _doubts(figures: list[ScrapedFigure]) -> list[str]:
     """Counters that began again: what they had counted until then is not in the figures."""
-    again = [f"{one.of}: {one.title.lower()} ({one.resets:,} ×)" for one in figures if one.resets]
+    again = [f"{figure.of}: {figure.title.lower()} ({figure.resets:,} ×)" for figure in figures if figure.resets]
     return [one_line(f"Counters began again, and that step has no rate: {'; '.join(again)}.")] if again else []
 
 
 def unscraped_sentences(job: MultiRunJobResult) -> list[str]:
     """What could not be scraped, and why; each reason once."""
-    told = {
-        (name, str(why)): None for one in monitored_of(job).values() for name, why in section(one, "absent").items()
+    reasons = {
+        (name, str(why)): None for facts in monitored_of(job).values() for name, why in section(facts, "absent").items()
     }
     lost = {why: None for run in job.runs if run.error is None and (why := run.absent.get("metrics.parquet"))}
     return [
-        *(one_line(f"not scraped: {name}: {why}") for name, why in told),
+        *(one_line(f"not scraped: {name}: {why}") for name, why in reasons),
         *(f"no metrics: {one_line(why)}" for why in lost),
     ]

@@ -57,9 +57,9 @@ def _load(record: CampaignRecord, labels: dict[str, str]) -> list[list[str]]:
     if sheet is None:
         return []
     errors = [
-        f"- **{escape(labels[job.job])}**: {one.count:,} × {escape(one.words)}"
+        f"- **{escape(labels[job.job])}**: {error.count:,} × {escape(error.words)}"
         for job in record.jobs
-        for one in errors_of(job)
+        for error in errors_of(job)
     ]
     searches = [
         f"- **{escape(labels[job.job])}**, {escape(line)}" for job in record.jobs for line in search_sentences(job)
@@ -91,15 +91,15 @@ def _titled(sheet: Sheet | None, of: str = "") -> list[str]:
 
 def _devices(record: CampaignRecord, labels: dict[str, str]) -> list[list[str]]:
     """What the hardware itself can do, one table for each device that was measured."""
-    found = [(labels[job.job], device_sheet(job)) for job in record.jobs]
-    there = [(label, sheet) for label, sheet in found if sheet is not None]
+    sheets = [(labels[job.job], device_sheet(job)) for job in record.jobs]
+    there = [(label, sheet) for label, sheet in sheets if sheet is not None]
     return [_titled(sheet, label if len(there) > 1 else "") for label, sheet in there]
 
 
 def _energy(job: MultiRunJobResult, label: str) -> list[str]:
-    told, price = energy_sentence(job), price_sentence(job)
-    sentences = [f"- **{escape(label)}**: {escape(one)}" for one in (told, price) if one]
-    return [*sentences, *(f"- **{escape(label)}**: {escape(one)}" for one in throttling_sentences(job))]
+    energy, price = energy_sentence(job), price_sentence(job)
+    sentences = [f"- **{escape(label)}**: {escape(sentence)}" for sentence in (energy, price) if sentence]
+    return [*sentences, *(f"- **{escape(label)}**: {escape(sentence)}" for sentence in throttling_sentences(job))]
 
 
 def escape(text: str) -> str:
@@ -123,7 +123,7 @@ def _doubts(job: MultiRunJobResult, label: str) -> list[str]:
         error = failure_of(job)
         remedy = f" Try: {escape(error.try_)}" if error and error.try_ else ""
         return [f"{name} ({word}): {escape(unmeasured_sentence(job))}{remedy}"]
-    checks = [f"{name} ({check_word(one)}): {escape(check_sentence(one))}" for one in failed(job.checks)]
+    checks = [f"{name} ({check_word(check)}): {escape(check_sentence(check))}" for check in failed(job.checks)]
     gates = [
         f"{name} (objective {gate_word(gate)}): {escape(check_sentence(gate))}"
         for gate in job.gates

@@ -70,8 +70,8 @@ def change_words(finding: Finding, unit: str) -> str:
 def finding_sentence(found: KnownFinding) -> str:
     """A finding in one line, for the output of a run."""
     finding = found.finding
-    told = f"{finding.told}: {series_name(found.series)} {change_words(finding, found.series.unit)}"
-    return one_line(f"{told} since {moment(found.first_bad.at)}; {found.triage.cause}; `assay explain {found.id}`")
+    summary = f"{finding.told}: {series_name(found.series)} {change_words(finding, found.series.unit)}"
+    return one_line(f"{summary} since {moment(found.first_bad.at)}; {found.triage.cause}; `assay explain {found.id}`")
 
 
 def render_series_list(items: Sequence[SeriesRecord], width: int) -> str:
@@ -87,15 +87,15 @@ def render_series_list(items: Sequence[SeriesRecord], width: int) -> str:
     )
     rows = [
         (
-            one.id,
-            f"{one.points:,}",
-            moment(one.newest) if one.newest is not None else "",
-            str(one.report.get("kind") or "not checked"),
-            _share(one.report.get("relative_spread")),
-            str(one.report.get("findings") or ""),
-            series_name(one),
+            series.id,
+            f"{series.points:,}",
+            moment(series.newest) if series.newest is not None else "",
+            str(series.report.get("kind") or "not checked"),
+            _share(series.report.get("relative_spread")),
+            str(series.report.get("findings") or ""),
+            series_name(series),
         )
-        for one in items
+        for series in items
     ]
     return "\n".join(lay_out(columns, rows, width))
 
@@ -111,13 +111,13 @@ def render_series(record: SeriesRecord, points: Sequence[Point], findings: Seque
     head = ("time", "value", "±", "verdict", "job")
     rows = [
         (
-            moment(one.at),
-            quantity(one.value, record.unit) if one.value is not None else "none",
-            quantity(one.standard_error, "") if one.standard_error is not None else "",
-            one.verdict,
-            one.job or "",
+            moment(point.at),
+            quantity(point.value, record.unit) if point.value is not None else "none",
+            quantity(point.standard_error, "") if point.standard_error is not None else "",
+            point.verdict,
+            point.job or "",
         )
-        for one in points[-_SHOWN_POINTS:]
+        for point in points[-_SHOWN_POINTS:]
     ]
     return "\n".join([*lines, *text_table(head, rows, width, right=(1, 2), flexible=(4,))])
 
@@ -135,15 +135,15 @@ def findings_table(findings: Sequence[KnownFinding], width: int, *, named: bool 
     )
     rows = [
         (
-            one.id,
-            moment(one.first_bad.at),
-            change_words(one.finding, one.series.unit),
-            one.finding.told,
-            one.triage.cause,
-            one.state,
-            series_name(one.series) if named else ", ".join(each.name for each in one.triage.differs),
+            change.id,
+            moment(change.first_bad.at),
+            change_words(change.finding, change.series.unit),
+            change.finding.told,
+            change.triage.cause,
+            change.state,
+            series_name(change.series) if named else ", ".join(each.name for each in change.triage.differs),
         )
-        for one in findings
+        for change in findings
     ]
     return lay_out(columns, rows, width)
 
@@ -181,22 +181,22 @@ def render_check(reports: Sequence[SeriesReport], units: dict[str, str], width: 
     rows = [
         (
             report.name,
-            str(one.index),
-            one.first_bad_label or "",
-            change_words(one, units.get(report.name, "")),
-            _sure(one),
-            one.told,
-            one.kind,
+            str(finding.index),
+            finding.first_bad_label or "",
+            change_words(finding, units.get(report.name, "")),
+            _sure(finding),
+            finding.told,
+            finding.kind,
         )
         for report in reports
-        for one in report.findings
+        for finding in report.findings
     ]
     quiet = sum(not report.findings for report in reports)
     short = sum(report.kind == "too short" for report in reports)
-    told = f"{count(len(rows), 'finding')} in {len(reports) - quiet:,} of {len(reports):,} series"
-    told += f"; {short:,} of them too short to tell" if short else ""
+    summary = f"{count(len(rows), 'finding')} in {len(reports) - quiet:,} of {len(reports):,} series"
+    summary += f"; {short:,} of them too short to tell" if short else ""
     table = [*text_table(head, rows, width, right=(1, 4), flexible=(0,)), ""] if rows else []
-    return "\n".join([*table, told])
+    return "\n".join([*table, summary])
 
 
 def _differences(found: KnownFinding, width: int) -> list[str]:
@@ -204,8 +204,13 @@ def _differences(found: KnownFinding, width: int) -> list[str]:
         return ["nothing that is recorded differs between the points before and after"]
     head = ("differs", "before", "after", "changed elsewhere")
     rows = [
-        (one.name, one_line(shown(one.before)), one_line(shown(one.after)), str(one.elsewhere))
-        for one in found.triage.differs
+        (
+            difference.name,
+            one_line(shown(difference.before)),
+            one_line(shown(difference.after)),
+            str(difference.elsewhere),
+        )
+        for difference in found.triage.differs
     ]
     return text_table(head, rows, width, right=(3,), flexible=(1, 2))
 
@@ -248,7 +253,7 @@ def _looks(record: SeriesRecord) -> str:
 
 def _picture(points: Sequence[Point]) -> str:
     """The newest points as a row of bars; one that does not count is a dot."""
-    row = [one.value if one.counts else None for one in points[-_PICTURE:]]
+    row = [point.value if point.counts else None for point in points[-_PICTURE:]]
     values = [value for value in row if value is not None]
     if not values:
         return _NO_VALUE * len(row)

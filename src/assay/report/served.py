@@ -139,14 +139,14 @@ def load_sheet(record: CampaignRecord, labels: Mapping[str, str]) -> Sheet | Non
     """One line per job that loads something, with the columns that any of them has; None where there is no such job."""
     jobs = [job for job in record.jobs if job.state == "done" and is_served(job)]
     cells = {title: [cell(job) for job in jobs] for title, cell in _COLUMNS.items()}
-    kept = [title for title, column in cells.items() if any(column)]
-    if len(kept) < 2:
+    titles = [title for title, column in cells.items() if any(column)]
+    if len(titles) < 2:
         return None
     rows = (
-        (labels[job.job], *(cells[title][place] or NOTHING for title in kept), verdict_word(job))
+        (labels[job.job], *(cells[title][place] or NOTHING for title in titles), verdict_word(job))
         for place, job in enumerate(jobs)
     )
-    head = ("job", *kept, "verdict")
+    head = ("job", *titles, "verdict")
     order = tuple(sorted(range(len(head)), key=lambda place: _KEPT_LONGEST.index(head[place])))
     last = len(head) - 1
     return Sheet(
@@ -158,15 +158,15 @@ def errors_of(job: MultiRunJobResult) -> list[KindCount]:
     """Failed requests of all runs by kind, the most frequent first; what was skipped is one of them."""
     totals: dict[str, KindCount] = {}
     for run in job.runs:
-        for kind, told in section(run.facts, "errors").items():
-            count = told.get("count") if isinstance(told, dict) else told
-            words = (told.get("first") or told.get("example") or "") if isinstance(told, dict) else ""
+        for kind, entry in section(run.facts, "errors").items():
+            count = entry.get("count") if isinstance(entry, dict) else entry
+            words = (entry.get("first") or entry.get("example") or "") if isinstance(entry, dict) else ""
             before = totals.get(kind, KindCount(kind, 0, one_line(str(words))))
             totals[kind] = KindCount(kind, before.count + (count if isinstance(count, int) else 0), before.first)
     skipped = sum(int(run.metrics.get("skipped", 0)) for run in job.runs)
     if skipped:
         totals["skipped"] = KindCount("skipped", skipped, "due while too many requests were open, and not sent")
-    return sorted(totals.values(), key=lambda one: -one.count)[:_MOST_KINDS]
+    return sorted(totals.values(), key=lambda total: -total.count)[:_MOST_KINDS]
 
 
 def finish_reasons_of(job: MultiRunJobResult) -> list[KindCount]:
@@ -190,14 +190,14 @@ def token_facts_of(job: MultiRunJobResult) -> list[tuple[str, str]]:
         "tokenizer_disagrees": "two counts of the answers disagree",
         "tokenizer_disagrees_on_prompts": "two counts of the prompts disagree",
     }
-    told = [
+    rows = [
         (names[key], _plain(value))
         for run in job.runs
         for key, value in section(run.facts, "tokens").items()
         if key in names
     ]
     by_name: dict[str, list[str]] = {}
-    for name, text in told:
+    for name, text in rows:
         if text not in by_name.setdefault(name, []):
             by_name[name].append(text)
     return [(name, "; ".join(texts[:3])) for name, texts in by_name.items()]
@@ -207,7 +207,7 @@ def _plain(value: JsonValue) -> str:
     if isinstance(value, dict):
         inner = value.get("source", value) if len(value) == 1 else value
         if isinstance(inner, dict):
-            return ", ".join(f"{key} {_plain(one)}" for key, one in inner.items())
+            return ", ".join(f"{key} {_plain(entry)}" for key, entry in inner.items())
         return _plain(inner)
     return one_line(f"{value:.4g}" if isinstance(value, float) else str(value))
 
@@ -217,15 +217,17 @@ def server_view_of(job: MultiRunJobResult) -> list[ServerStatistic]:
     seen: dict[str, list[Mapping[str, JsonValue]]] = {}
     for run in job.runs:
         for view in section(run.facts, "server_view").values():
-            for statistic, told in view.items() if isinstance(view, dict) else ():
-                if isinstance(told, dict) and (as_number(told.get("value")) is not None or _bucket(told) is not None):
-                    seen.setdefault(statistic, []).append(told)
-    return [_view(job, statistic, told) for statistic, told in seen.items()]
+            for statistic, entry in view.items() if isinstance(view, dict) else ():
+                if isinstance(entry, dict) and (
+                    as_number(entry.get("value")) is not None or _bucket(entry) is not None
+                ):
+                    seen.setdefault(statistic, []).append(entry)
+    return [_view(job, statistic, entries) for statistic, entries in seen.items()]
 
 
 def _view(job: MultiRunJobResult, statistic: str, told: Sequence[Mapping[str, JsonValue]]) -> ServerStatistic:
-    values = [value for one in told if (value := as_number(one.get("value"))) is not None]
-    buckets = [bucket for one in told if (bucket := _bucket(one)) is not None]
+    values = [value for entry in told if (value := as_number(entry.get("value"))) is not None]
+    buckets = [bucket for entry in told if (bucket := _bucket(entry)) is not None]
     highs = [high for _, high in buckets]
     top = None if None in highs else max((high for high in highs if high is not None), default=None)
     return ServerStatistic(
@@ -255,18 +257,20 @@ def _ours(metrics: Mapping[str, MetricStatistics], statistic: str) -> float | No
 
 def searches_of(job: MultiRunJobResult) -> list[tuple[int, Mapping[str, JsonValue]]]:
     """The searches for a rate that the runs of a job made."""
-    return [(run.run_id, found) for run in job.runs if (found := section(run.facts, "search"))]
+    return [(run.run_id, search) for run in job.runs if (search := section(run.facts, "search"))]
 
 
 def search_sentences(job: MultiRunJobResult) -> list[str]:
     """What each search found, as one line."""
-    return [one_line(f"run {run}: {found.get('reason', 'no reason was recorded')}") for run, found in searches_of(job)]
+    return [
+        one_line(f"run {run}: {search.get('reason', 'no reason was recorded')}") for run, search in searches_of(job)
+    ]
 
 
 def series_of(jobs: Sequence[MultiRunJobResult], path: str) -> list[tuple[float, MultiRunJobResult]]:
     """The measured jobs of a matrix along one numeric path, in its order."""
-    found = [(value, job) for job in jobs if job.state == "done" and _is_number(value := job.point.get(path))]
-    return sorted(((float(value), job) for value, job in found), key=lambda pair: pair[0])  # type: ignore[arg-type]
+    pairs = [(value, job) for job in jobs if job.state == "done" and _is_number(value := job.point.get(path))]
+    return sorted(((float(value), job) for value, job in pairs), key=lambda pair: pair[0])  # type: ignore[arg-type]
 
 
 def _is_number(value: JsonValue) -> bool:

@@ -32,19 +32,19 @@ class GridColumn:
 def lay_out(columns: Sequence[GridColumn], rows: Sequence[Sequence[str]], width: int) -> list[str]:
     """Write a table as lines of equal layout, none wider than `width`; control characters in cells are escaped."""
     rows = [[plain(cell) for cell in row] for row in rows]
-    kept = list(range(len(columns)))
+    shown = list(range(len(columns)))
     widths = [
         max(cell_len(text) for text in (column.title, *(row[i] for row in rows))) for i, column in enumerate(columns)
     ]
-    while (excess := _total(widths, kept) - width) > 0:
-        if _shorten(columns, widths, kept, excess):
+    while (excess := _total(widths, shown) - width) > 0:
+        if _shorten(columns, widths, shown, excess):
             break
-        dropped = max(kept, key=lambda i: columns[i].expendable)
+        dropped = max(shown, key=lambda i: columns[i].expendable)
         if not columns[dropped].expendable:
             break
-        kept.remove(dropped)
+        shown.remove(dropped)
     lines = [[column.title for column in columns], *rows]
-    return [shorten(_line(columns, line, widths, kept), width) for line in lines]
+    return [shorten(_line(columns, line, widths, shown), width) for line in lines]
 
 
 def text_table(
@@ -62,7 +62,7 @@ def text_table(
 
 def plain(text: str) -> str:
     """Text that cannot steer a terminal: control characters are written as escapes."""
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def shorten(text: str, width: int) -> str:
@@ -72,10 +72,10 @@ def shorten(text: str, width: int) -> str:
     if width <= 1:
         return "…"[:width]
     tail = (width - 1) * 2 // 3
-    kept = text[len(text) - tail :]
-    while cell_len(kept) > tail:
-        kept = kept[1:]
-    return set_cell_size(text, width - 1 - cell_len(kept)).rstrip() + "…" + kept
+    ending = text[len(text) - tail :]
+    while cell_len(ending) > tail:
+        ending = ending[1:]
+    return set_cell_size(text, width - 1 - cell_len(ending)).rstrip() + "…" + ending
 
 
 def pad(text: str, width: int, *, right: bool = False) -> str:

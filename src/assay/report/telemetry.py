@@ -54,21 +54,21 @@ def seen_of(job: MultiRunJobResult) -> dict[int, MachineTelemetry]:
 
 
 def figures_of(job: MultiRunJobResult) -> list[TelemetryFigure]:
-    found: dict[str, list[tuple[float, float, float]]] = {}
+    by_series: dict[str, list[tuple[float, float, float]]] = {}
     for seen in seen_of(job).values():
-        for series, told in seen.statistics.items():
-            if series.rpartition(".")[2] not in _UNTOLD and {"mean", "min", "max"} <= set(told):
-                found.setdefault(series, []).append((told["mean"], told["min"], told["max"]))
+        for series, figures in seen.statistics.items():
+            if series.rpartition(".")[2] not in _UNTOLD and {"mean", "min", "max"} <= set(figures):
+                by_series.setdefault(series, []).append((figures["mean"], figures["min"], figures["max"]))
     return [
         TelemetryFigure(
             series,
             unit_of(series.rpartition(".")[2]),
-            fmean(one[0] for one in told),
-            min(one[1] for one in told),
-            max(one[2] for one in told),
-            len(told),
+            fmean(row[0] for row in rows),
+            min(row[1] for row in rows),
+            max(row[2] for row in rows),
+            len(rows),
         )
-        for series, told in found.items()
+        for series, rows in by_series.items()
     ]
 
 
@@ -108,15 +108,15 @@ def show_value(value: float, unit: str) -> str:
 
 def seen_sheet(job: MultiRunJobResult) -> Sheet | None:
     """One line for each series: its mean, lowest and highest over the measured windows; None where nobody looked."""
-    figures = sorted(figures_of(job), key=lambda one: _order(one.series))
+    figures = sorted(figures_of(job), key=lambda figure: _order(figure.series))
     if not figures:
         return None
     rows = tuple(
-        (named(one.series), *(show_value(value, one.unit) for value in (one.mean, one.low, one.high)))
-        for one in figures
-        if one.low or one.high
+        (named(figure.series), *(show_value(value, figure.unit) for value in (figure.mean, figure.low, figure.high)))
+        for figure in figures
+        if figure.low or figure.high
     )
-    still = [named(one.series) for one in figures if not one.low and not one.high]
+    still = [named(figure.series) for figure in figures if not figure.low and not figure.high]
     zero = [f"Zero all the time: {'; '.join(still)}."] if still else []
     notes = (*zero, *looking_sentences(job), *unseen_sentences(job))
     return Sheet("seen from the side", ("what", "mean", "lowest", "highest"), rows, notes, kept=(0, 1, 2, 3))
@@ -134,22 +134,22 @@ def looking_sentences(job: MultiRunJobResult) -> list[str]:
     seen = list(seen_of(job).values())
     if not seen:
         return []
-    told = [f"Another process looked every {show_seconds(seen[0].every_s)} over the measured window"]
-    shares = [one.cost["cpu_pct"] for one in seen if "cpu_pct" in one.cost]
-    looks = [one.cost["look_ms"] for one in seen if "look_ms" in one.cost]
-    slowest = [one.cost["slowest_look_ms"] for one in seen if "slowest_look_ms" in one.cost]
+    parts = [f"Another process looked every {show_seconds(seen[0].every_s)} over the measured window"]
+    shares = [run.cost["cpu_pct"] for run in seen if "cpu_pct" in run.cost]
+    looks = [run.cost["look_ms"] for run in seen if "look_ms" in run.cost]
+    slowest = [run.cost["slowest_look_ms"] for run in seen if "slowest_look_ms" in run.cost]
     if shares:
-        told.append(f"it took {show(max(shares), 2)} % of one core")
+        parts.append(f"it took {show(max(shares), 2)} % of one core")
     if looks:
         most = f" (the slowest {show(max(slowest), 2)} ms)" if slowest else ""
-        told.append(f"a look took {show(fmean(looks), 2)} ms{most}")
-    return [f"{'; '.join(told)}."]
+        parts.append(f"a look took {show(fmean(looks), 2)} ms{most}")
+    return [f"{'; '.join(parts)}."]
 
 
 def unseen_sentences(job: MultiRunJobResult) -> list[str]:
     """What could not be seen, and why; each reason once."""
-    told = {(what, why): None for seen in seen_of(job).values() for what, why in seen.absent.items()}
-    return [one_line(f"not seen: {_part(what)}: {why}") for what, why in told]
+    reasons = {(what, why): None for seen in seen_of(job).values() for what, why in seen.absent.items()}
+    return [one_line(f"not seen: {_part(what)}: {why}") for what, why in reasons]
 
 
 def _part(what: str) -> str:
@@ -192,7 +192,7 @@ def _by_run(job: MultiRunJobResult, told: Iterable[tuple[int, str]]) -> list[str
     for run, sentence in told:
         runs.setdefault(one_line(sentence), []).append(run)
     every = len(seen_of(job))
-    return [f"{sentence} ({_runs(found, every)})" for sentence, found in runs.items()]
+    return [f"{sentence} ({_runs(count, every)})" for sentence, count in runs.items()]
 
 
 def _runs(found: list[int], every: int) -> str:
@@ -241,22 +241,22 @@ class EnergyUse:
 
 def used_by(job: MultiRunJobResult) -> list[EnergyUse]:
     """The energy of each thing that was read, over the good runs of a job."""
-    found: dict[tuple[str, str, str], list[Energy]] = {}
+    by_source: dict[tuple[str, str, str], list[Energy]] = {}
     for run in _good(job):
-        for one in run.seen.energy if run.seen else ():
-            found.setdefault((one.source, one.scope, one.grade), []).append(one)
-    return [_used(key, readings) for key, readings in found.items()]
+        for reading in run.seen.energy if run.seen else ():
+            by_source.setdefault((reading.source, reading.scope, reading.grade), []).append(reading)
+    return [_used(key, readings) for key, readings in by_source.items()]
 
 
 def _used(key: tuple[str, str, str], readings: list[Energy]) -> EnergyUse:
     source, scope, grade = key
-    watts = [one.watts for one in readings if one.seconds > 0]
-    idle = [one.idle_w for one in readings if one.idle_w is not None]
+    watts = [reading.watts for reading in readings if reading.seconds > 0]
+    idle = [reading.idle_w for reading in readings if reading.idle_w is not None]
     return EnergyUse(
         one_line(source),
         scope,
         grade,
-        median(one.joules for one in readings),
+        median(reading.joules for reading in readings),
         median(watts) if watts else None,
         median(idle) if idle else None,
         len(readings),
@@ -265,8 +265,8 @@ def _used(key: tuple[str, str, str], readings: list[Energy]) -> EnergyUse:
 
 def grade_of(job: MultiRunJobResult) -> str:
     """How far the energy of a job can be believed; empty where it has none, several words where its runs differ."""
-    told = (as_text(one.get("grade")) for one in _facts(job))
-    return " and ".join(dict.fromkeys(word for word in told if word))
+    grades = (as_text(fact.get("grade")) for fact in _facts(job))
+    return " and ".join(dict.fromkeys(word for word in grades if word))
 
 
 def with_grade(name: str, shown: str, job: MultiRunJobResult) -> str:
@@ -282,21 +282,21 @@ def energy_sentence(job: MultiRunJobResult) -> str:
     """
     if job.state != "done":
         return ""
-    told = _facts(job)
-    if not told:
+    facts = _facts(job)
+    if not facts:
         return _no_energy(job)
-    idle = _idle_w(told)
+    idle = _idle_w(facts)
     rest = "" if idle is None else f"; {show(idle)} W when idle"
-    return one_line(", ".join([*_amounts(job), _sources(told)]) + rest)
+    return one_line(", ".join([*_amounts(job), _sources(facts)]) + rest)
 
 
 def _amounts(job: MultiRunJobResult) -> list[str]:
     """Energy per item and per token where there is such a metric, else of the whole window; then the mean power."""
     names = {"energy_per_item_j": "J per item", "energy_per_token_j": "J per token"}
-    told = [f"{_centre(job, name)} {words}" for name, words in names.items() if name in job.metrics]
-    if not told and "energy_j" in job.metrics:
-        told = [f"{_centre(job, 'energy_j')} J in the measured window"]
-    return [*told, *([f"{_centre(job, 'power_w')} W on average"] if "power_w" in job.metrics else [])]
+    amounts = [f"{_centre(job, name)} {words}" for name, words in names.items() if name in job.metrics]
+    if not amounts and "energy_j" in job.metrics:
+        amounts = [f"{_centre(job, 'energy_j')} J in the measured window"]
+    return [*amounts, *([f"{_centre(job, 'power_w')} W on average"] if "power_w" in job.metrics else [])]
 
 
 def _centre(job: MultiRunJobResult, name: str) -> str:
@@ -307,17 +307,17 @@ def _centre(job: MultiRunJobResult, name: str) -> str:
 def _sources(told: Iterable[Mapping[str, JsonValue]]) -> str:
     """Where the figures were read, by grade: grades are never put together."""
     by_grade: dict[str, dict[str, None]] = {}
-    for one in told:
-        found = by_grade.setdefault(as_text(one.get("grade")), {})
-        found |= dict.fromkeys(map(str, _list(one.get("sources"))))
+    for fact in told:
+        sources = by_grade.setdefault(as_text(fact.get("grade")), {})
+        sources |= dict.fromkeys(map(str, _list(fact.get("sources"))))
     return "; ".join(f"{_HOW.get(grade, grade)} {' and the '.join(names)}" for grade, names in by_grade.items())
 
 
 def _no_energy(job: MultiRunJobResult) -> str:
     """Why there is no energy, as the probe says it."""
     reasons = [run.absent.get("energy_j") or _unseen(run) for run in _good(job)]
-    told = dict.fromkeys(reason for reason in reasons if reason)
-    return one_line(f"no energy: {'; '.join(told)}") if told else ""
+    distinct = dict.fromkeys(reason for reason in reasons if reason)
+    return one_line(f"no energy: {'; '.join(distinct)}") if distinct else ""
 
 
 def _unseen(run: SingleRunResult) -> str:
@@ -328,8 +328,8 @@ def _unseen(run: SingleRunResult) -> str:
 def energy_sheet(job: MultiRunJobResult) -> Sheet | None:
     """One line for each thing whose energy was read; None where there is none."""
     rows = tuple(
-        (one.source, show(one.joules), show(one.watts), show(one.idle_w), one.grade, one.scope, str(one.runs))
-        for one in used_by(job)
+        (use.source, show(use.joules), show(use.watts), show(use.idle_w), use.grade, use.scope, str(use.runs))
+        for use in used_by(job)
     )
     if not rows:
         return None
@@ -392,14 +392,14 @@ def energy_columns(job: MultiRunJobResult) -> dict[str, str | float | None]:
     if not any(run.seen for run in job.runs) and not price_of(job):
         return {}
     price = price_of(job)
-    told = _facts(job)
-    sources = dict.fromkeys(str(name) for one in told for name in _list(one.get("sources")))
+    facts = _facts(job)
+    sources = dict.fromkeys(str(name) for fact in facts for name in _list(fact.get("sources")))
     per_hour = price.get("per_hour")
     return {
         "EnergyGrade": grade_of(job),
         "EnergySource": "; ".join(sources),
-        "IdlePowerW": _idle_w(told),
-        "NoEnergy": "" if told else energy_sentence(job).removeprefix("no energy: "),
+        "IdlePowerW": _idle_w(facts),
+        "NoEnergy": "" if facts else energy_sentence(job).removeprefix("no energy: "),
         "PricePerHour": float(per_hour) if isinstance(per_hour, int | float) else None,
         "PriceCurrency": as_text(price.get("currency")),
         "PriceDate": as_text(price.get("date")),
@@ -412,7 +412,7 @@ def _facts(job: MultiRunJobResult) -> list[Mapping[str, JsonValue]]:
 
 
 def _idle_w(told: Iterable[Mapping[str, JsonValue]]) -> float | None:
-    idle = [float(watts) for one in told if isinstance(watts := one.get("idle_w"), int | float)]
+    idle = [float(watts) for fact in told if isinstance(watts := fact.get("idle_w"), int | float)]
     return median(idle) if idle else None
 
 

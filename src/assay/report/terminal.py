@@ -100,8 +100,8 @@ def render_table(record: CampaignRecord, *, width: int | None = None, colour: bo
 
 def _devices(record: CampaignRecord, labels: Mapping[str, str], width: int) -> list[list[str]]:
     """What the hardware itself can do: one block for each device, headed by its verdict."""
-    found = ((job, device_sheet(job)) for job in record.jobs)
-    return [[f"{labels[job.job]}  {verdict_word(job)}", *sheet_lines(sheet, width)] for job, sheet in found if sheet]
+    sheets = ((job, device_sheet(job)) for job in record.jobs)
+    return [[f"{labels[job.job]}  {verdict_word(job)}", *sheet_lines(sheet, width)] for job, sheet in sheets if sheet]
 
 
 def _load(record: CampaignRecord, labels: Mapping[str, str], width: int) -> list[str]:
@@ -133,8 +133,8 @@ def _doubt(word: str, label: str, sentence: str) -> str:
 
 
 def _footnotes(record: CampaignRecord) -> list[str]:
-    told = [job for job in record.jobs if job.state == "done" and device_sheet(job) is None]
-    shown = [job.metrics[name] for job in told for name in headline_of(job)]
+    jobs = [job for job in record.jobs if job.state == "done" and device_sheet(job) is None]
+    shown = [job.metrics[name] for job in jobs for name in headline_of(job)]
     notes = []
     if any(stats.p99 is None for stats in shown):
         notes.append(f"p99 is {NOTHING} where too few samples back it: {tail_needs('p99')}")
@@ -174,9 +174,10 @@ def _rows(job: MultiRunJobResult, label: str) -> Iterator[tuple[str, ...]]:
 def render_scores(results: Sequence[MultiRunJobResult], scores: Scores, width: int) -> str:
     """Write one line per job: the newest word of each scorer, then speed."""
     newest = {
-        job: {name: one for record in found for name, one in record.metrics.items()} for job, found in scores.items()
+        job: {name: metric for record in records for name, metric in record.metrics.items()}
+        for job, records in scores.items()
     }
-    quality = list(dict.fromkeys(name for found in newest.values() for name in found))
+    quality = list(dict.fromkeys(name for metrics in newest.values() for name in metrics))
     speed = list(dict.fromkeys(name for result in results for name in _speed(result)))
     columns = [
         GridColumn("job", flexible=True),
@@ -187,7 +188,7 @@ def render_scores(results: Sequence[MultiRunJobResult], scores: Scores, width: i
         (
             job_label(result.point, result.definition),
             *(
-                " ".join(_figures(one)) if (one := newest.get(result.job, {}).get(name)) is not None else NOTHING
+                " ".join(_figures(score)) if (score := newest.get(result.job, {}).get(name)) is not None else NOTHING
                 for name in quality
             ),
             *(_speed_cell(result, name) for name in speed),
@@ -201,9 +202,9 @@ def render_scores(results: Sequence[MultiRunJobResult], scores: Scores, width: i
 def score_lines(records: Sequence[ScoreRecord]) -> list[str]:
     """One job's scores, a line for each metric of each scorer and day."""
     rows = [
-        (one_line(name), one.computed_at[:19], one_line(one.scorer), *_figures(quality), one_line(one.version))
-        for one in records
-        for name, quality in one.metrics.items()
+        (one_line(name), record.computed_at[:19], one_line(record.scorer), *_figures(quality), one_line(record.version))
+        for record in records
+        for name, quality in record.metrics.items()
     ]
     widths = [max(len(row[place]) for row in rows) for place in range(6)] if rows else []
     return ["  " + "  ".join(pad(cell, size) for cell, size in zip(row, widths, strict=True)).rstrip() for row in rows]
@@ -231,12 +232,12 @@ def _speed_cell(result: MultiRunJobResult, name: str) -> str:
 
 
 def _sources(results: Sequence[MultiRunJobResult], scores: Scores) -> list[str]:
-    told: dict[str, None] = {}
+    lines: dict[str, None] = {}
     for result in results:
-        for one in {record.scorer: record for record in scores.get(result.job, ())}.values():
-            told[f"{one_line(one.scorer)}: {one_line(one.version)}, {one.computed_at[:19]}"] = None
-            told |= {f"{one_line(result.job)} run {run}: {one_line(why)}": None for run, why in one.absent.items()}
-    return list(told)
+        for score in {record.scorer: record for record in scores.get(result.job, ())}.values():
+            lines[f"{one_line(score.scorer)}: {one_line(score.version)}, {score.computed_at[:19]}"] = None
+            lines |= {f"{one_line(result.job)} run {run}: {one_line(why)}": None for run, why in score.absent.items()}
+    return list(lines)
 
 
 _METRIC_COLUMNS = (
@@ -279,9 +280,11 @@ def render_job(result: MultiRunJobResult, *, width: int | None = None, colour: b
         _titled("energy", _energy_block(result, room)),
         _titled("seen from the side", _seen(result, room)),
         _titled("nodes and services", _sheet(monitoring_sheet(result), room)),
-        _titled("failed requests by kind", [f"{one.count:>9,}  {one.kind}  {one.first}".rstrip() for one in errors]),
-        _titled("why answers ended", [f"{one.count:>9,}  {one.kind}" for one in finish_reasons_of(result)]),
-        _titled("how tokens were counted", [f"{name}: {told}" for name, told in token_facts_of(result)]),
+        _titled(
+            "failed requests by kind", [f"{error.count:>9,}  {error.kind}  {error.first}".rstrip() for error in errors]
+        ),
+        _titled("why answers ended", [f"{finish.count:>9,}  {finish.kind}" for finish in finish_reasons_of(result)]),
+        _titled("how tokens were counted", [f"{name}: {fact}" for name, fact in token_facts_of(result)]),
         _titled("the server's own view", _server_view(result, room)),
         _titled("searches for a rate", search_sentences(result)),
         _titled("cold start (run 0, nothing warm) against all runs", _cold(result, room)),
@@ -348,13 +351,13 @@ def _sheet(sheet: Sheet | None, room: int) -> list[str]:
 
 
 def _energy_block(result: MultiRunJobResult, room: int) -> list[str]:
-    told = [one for one in (energy_sentence(result), price_sentence(result)) if one]
-    return [*told, *_sheet(energy_sheet(result), room)]
+    sentences = [sentence for sentence in (energy_sentence(result), price_sentence(result)) if sentence]
+    return [*sentences, *_sheet(energy_sheet(result), room)]
 
 
 def _seen(result: MultiRunJobResult, room: int) -> list[str]:
-    told = (*throttling_sentences(result), *foreign_sentences(result))
-    return [*told, *_sheet(seen_sheet(result), room)]
+    sentences = (*throttling_sentences(result), *foreign_sentences(result))
+    return [*sentences, *_sheet(seen_sheet(result), room)]
 
 
 def _absent(result: MultiRunJobResult) -> list[str]:
@@ -369,8 +372,8 @@ def _server_view(result: MultiRunJobResult, room: int) -> list[str]:
     views = server_view_of(result)
     if not views:
         return []
-    rows = [(one.statistic, show(one.ours), one.told, one.source) for one in views]
-    note = [BUCKETS_NOTE] if any(one.between for one in views) else []
+    rows = [(view.statistic, show(view.ours), view.told, view.source) for view in views]
+    note = [BUCKETS_NOTE] if any(view.between for view in views) else []
     return [*text_table(head, rows, room - 2, right=(1, 2), flexible=(3,)), *note]
 
 

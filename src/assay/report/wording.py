@@ -44,8 +44,8 @@ def headline_of(result: MultiRunJobResult) -> tuple[str, ...]:
 
 def unreported(result: MultiRunJobResult) -> tuple[str, ...]:
     """The metrics that the file declares and no run gave, in the order of the file."""
-    known = {base_name(name) for name in result.metrics}
-    return tuple(name for name in _declared(json.dumps(result.definition)) if name not in known)
+    measured = {base_name(name) for name in result.metrics}
+    return tuple(name for name in _declared(json.dumps(result.definition)) if name not in measured)
 
 
 def headlines(result: MultiRunJobResult) -> list[tuple[str, MetricStatistics | None]]:
@@ -95,7 +95,7 @@ def as_mapping(value: JsonValue) -> Mapping[str, JsonValue]:
 
 def as_mappings(value: JsonValue) -> list[Mapping[str, JsonValue]]:
     """The facts of a list that have names themselves."""
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list | tuple) else []
+    return [fact for fact in value if isinstance(fact, dict)] if isinstance(value, list | tuple) else []
 
 
 def one_line(text: str) -> str:
@@ -156,16 +156,16 @@ def machine_name(result: MultiRunJobResult) -> str:
 
 def machine_sentence(result: MultiRunJobResult) -> str:
     """One line about the machine: name, processor, memory, graphics, system."""
-    known = machine(result)
-    memory = known.get("memory_bytes")
-    cores = known.get("cores")
-    system = " ".join(str(known[key]) for key in ("os", "os_version") if known.get(key))
+    facts = machine(result)
+    memory = facts.get("memory_bytes")
+    cores = facts.get("cores")
+    system = " ".join(str(facts[key]) for key in ("os", "os_version") if facts.get(key))
     parts = (
-        known.get("name"),
-        known.get("cpu") or known.get("soc"),
+        facts.get("name"),
+        facts.get("cpu") or facts.get("soc"),
         f"{cores} cores" if cores else None,
         f"{memory / 2**30:.0f} GB" if isinstance(memory, int | float) else None,
-        known.get("gpu"),
+        facts.get("gpu"),
         system,
     )
     return one_line(" · ".join(str(part) for part in parts if part))
@@ -209,8 +209,8 @@ def failure_sentence(error: Failure) -> str:
         f"exit code {error.exit_code}" if error.exit_code is not None else "",
         f"memory {error.memory_mb:,.0f} MB" if error.memory_mb is not None else "",
     ]
-    told = ", ".join(part for part in evidence if part and part not in error.message)
-    return one_line(f"error[{error.code}]{where}: {error.message}{f' ({told})' if told else ''}")
+    details = ", ".join(part for part in evidence if part and part not in error.message)
+    return one_line(f"error[{error.code}]{where}: {error.message}{f' ({details})' if details else ''}")
 
 
 def failure_of(result: MultiRunJobResult) -> Failure | None:

@@ -56,20 +56,22 @@ def _runtimes() -> tuple[dict[str, str], dict[str, dict[str, str]]]:
 
     # A third party's target says by itself, when it loads, what it can do here.
     entries = [entry for group in GROUPS for entry in entry_points(group=group)]
-    found = {entry.name: entry.dist.version if entry.dist else UNKNOWN for entry in entries if entry.name != "program"}
+    versions = {
+        entry.name: entry.dist.version if entry.dist else UNKNOWN for entry in entries if entry.name != "program"
+    }
     devices: dict[str, dict[str, str]] = {}
     for runtime in ("torch", "transformers"):
-        if (known := torch.installed(runtime)) is None:
-            found.pop(runtime, None)
+        if (installed := torch.installed(runtime)) is None:
+            versions.pop(runtime, None)
         else:
-            found[runtime], devices[runtime] = known, torch.available_devices()
+            versions[runtime], devices[runtime] = installed, torch.available_devices()
     if importlib.util.find_spec("faiss") is None:
-        found.pop("faiss", None)
+        versions.pop("faiss", None)
     if on_onnx := onnx.available_devices():
-        found["onnxruntime"], devices["onnxruntime"] = _onnxruntime_version(), on_onnx
+        versions["onnxruntime"], devices["onnxruntime"] = _onnxruntime_version(), on_onnx
     else:  # not installed, or installed and broken: either way not there
-        found.pop("onnxruntime", None)
-    return found, devices
+        versions.pop("onnxruntime", None)
+    return versions, devices
 
 
 def _onnxruntime_version() -> str:

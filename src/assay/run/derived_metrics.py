@@ -54,23 +54,23 @@ def derived(
     Returns:
         Metrics, the reasons of those that could not be made, and facts: `energy` and `price`.
     """
-    found = _Found()
+    derived = _Found()
     if seen is not None:
-        _utilisation(found, seen, definition)
-        _energy(found, seen, definition)
-        if (power_w := found.metrics.get("power_w")) is not None:
+        _utilisation(derived, seen, definition)
+        _energy(derived, seen, definition)
+        if (power_w := derived.metrics.get("power_w")) is not None:
             # As the energy was read, else the mean power for as long as the window was.
-            joules = found.metrics.get("energy_j", power_w * _length_s(seen))
-            _per_joule(found, report_metrics, joules, seen, counted or {})
+            joules = derived.metrics.get("energy_j", power_w * _length_s(seen))
+            _per_joule(derived, report_metrics, joules, seen, counted or {})
     if definition.prices:
-        _per_price(found, report_metrics, definition.prices, machine_labels, machine)
-    metrics = {name: value for name, value in found.metrics.items() if name not in report_metrics}
-    return metrics, {name: why for name, why in found.absent.items() if name not in report_metrics}, found.facts
+        _per_price(derived, report_metrics, definition.prices, machine_labels, machine)
+    metrics = {name: value for name, value in derived.metrics.items() if name not in report_metrics}
+    return metrics, {name: why for name, why in derived.absent.items() if name not in report_metrics}, derived.facts
 
 
 def labels_of(environ: Mapping[str, str]) -> dict[str, str]:
     """The labels of this machine, as the process that started us names them."""
-    pairs = (one.partition("=") for one in environ.get(LABELS, "").split(","))
+    pairs = (pair.partition("=") for pair in environ.get(LABELS, "").split(","))
     return {name.strip(): value.strip() for name, _, value in pairs if name.strip()}
 
 
@@ -115,23 +115,23 @@ def _energy(found: _Found, seen: MachineTelemetry, definition: Definition) -> No
         grades = ", ".join(f"{part.source}: {part.grade}" for part in parts)
         found.absent["energy_j"] = f"figures of different grades do not add up ({grades})"
         return
-    watts = sum(one.watts for one in parts)
+    watts = sum(reading.watts for reading in parts)
     found.metrics["power_w"] = watts
     window_s = _length_s(seen)
-    covered_s = min(one.seconds for one in parts)
-    joules = sum(one.joules for one in parts)
+    covered_s = min(reading.seconds for reading in parts)
+    joules = sum(reading.joules for reading in parts)
     if covered_s < _WHOLE * window_s:
         found.absent["energy_j"] = f"the readings cover {covered_s:.3g} s of the {window_s:.3g} s that were measured"
     else:
         found.metrics["energy_j"] = joules
-    idle = [one.idle_w for one in parts if one.idle_w is not None]
+    idle = [reading.idle_w for reading in parts if reading.idle_w is not None]
     found.facts["energy"] = {
         "grade": parts[0].grade,
         "joules": joules,
         "seconds": covered_s,
         "watts": watts,
         "idle_w": sum(idle) if len(idle) == len(parts) else None,
-        "sources": [one.source for one in parts],
+        "sources": [reading.source for reading in parts],
     }
 
 
@@ -139,17 +139,17 @@ def _parts(seen: MachineTelemetry, definition: Definition) -> tuple[list[Energy]
     """What the job's energy is the sum of, or why that is not known."""
     if isinstance(definition.target, EndpointTarget):
         return [], "the endpoint was not started by this benchmark: what it uses is not seen"
-    of_gpus = {f"gpu:{match[1]}": one for one in seen.energy if (match := _OF_GPU.search(one.source))}
+    of_gpus = {f"gpu:{match[1]}": energy for energy in seen.energy if (match := _OF_GPU.search(energy.source))}
     used = gpus_used(seen, definition)
     if unread := [board for board in used if board not in of_gpus]:
         why = seen.absent.get(f"energy:{unread[0]}") or seen.absent.get(unread[0]) or "it was not read"
         return [], f"the job used {unread[0]}, whose energy is not known: {why}"
     if _asks_for_gpu(definition) and not used:
         return [], seen.absent.get("gpu", "no GPU could be read")
-    parts = [one for one in seen.energy if one.scope in ("package", "dram")]
+    parts = [energy for energy in seen.energy if energy.scope in ("package", "dram")]
     if not parts and not used:
         # What a board tells for the whole system holds its processor, its memory and perhaps a GPU: never beside them.
-        parts = [one for one in seen.energy if one.scope == "system"]
+        parts = [energy for energy in seen.energy if energy.scope == "system"]
     parts += [of_gpus[board] for board in used]
     if parts:
         return parts, ""
@@ -185,8 +185,8 @@ def _per_price(
 ) -> None:
     matched = _matched(prices, labels, machine)
     if matched is None:
-        known = ", ".join([machine, *(f"{name}={value}" for name, value in labels.items())])
-        found.absent["items_per_cost"] = f"no price for this machine ({known}); prices has {', '.join(prices)}"
+        machine_text = ", ".join([machine, *(f"{name}={value}" for name, value in labels.items())])
+        found.absent["items_per_cost"] = f"no price for this machine ({machine_text}); prices has {', '.join(prices)}"
         return
     price = prices[matched]
     found.facts["price"] = {

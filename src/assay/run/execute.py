@@ -304,7 +304,9 @@ def _complete(
         phases={"prepare": prepared.seconds, **report.phases},
         metrics={**report.metrics, **metrics},
         absent={name: redact(why, secrets) for name, why in {**unmade, **report.absent, **result.absent}.items()},
-        sample_counts={one.metric: len(one.value) for one in samples if one.phase == "measure"},
+        sample_counts={
+            sample_set.metric: len(sample_set.value) for sample_set in samples if sample_set.phase == "measure"
+        },
         facts=facts,
         device=report.device,
         window=report.window,

@@ -54,19 +54,19 @@ def files_of(definition: Definition, base: Path) -> Files:
         MeasureError: if a model names a file outside its own folder.
     """
     names = [entry.file for entry in definition.workload.inputs.values() if entry.file]
-    found: Files = {name: (part,) for name in names if (part := _part(_below(base, name))) is not None}
+    files: Files = {name: (part,) for name in names if (part := _part(_below(base, name))) is not None}
     target = definition.target
     if isinstance(target, ModelTarget):
-        found |= _folder_files(target, base) if is_folder(target, base) else _model_files(target.model, base)
+        files |= _folder_files(target, base) if is_folder(target, base) else _model_files(target.model, base)
     if isinstance(target, CommandTarget) and not target.is_boxed:  # words in a container name files of its image
-        found |= _command_files(command_words(target)[1 if not target.shell else 0 :], base / (target.cwd or ""))
+        files |= _command_files(command_words(target)[1 if not target.shell else 0 :], base / (target.cwd or ""))
     for key, name in named_files(definition).items():
-        found |= _code_files(name, base) if key == "target.code" else _data_files(name, base)
+        files |= _code_files(name, base) if key == "target.code" else _data_files(name, base)
     for name in fetched_files(definition).values():
-        found |= _data_files(name, base)
+        files |= _data_files(name, base)
     for program in service_programs(definition):
-        found |= _command_files(program.words, base / program.folder)
-    return found
+        files |= _command_files(program.words, base / program.folder)
+    return files
 
 
 def fingerprints(definition: Definition, base: Path) -> dict[str, str]:
@@ -208,7 +208,9 @@ def _missing(definition: Definition, base: Path, *, clustered: bool) -> Iterator
         except AssayError as wrong:
             if not _is_elsewhere(target.model, clustered=clustered):
                 yield "target.model", wrong.problem
-    inputs = {f"workload.inputs.{name}.file": one.file for name, one in definition.workload.inputs.items() if one.file}
+    inputs = {
+        f"workload.inputs.{name}.file": entry.file for name, entry in definition.workload.inputs.items() if entry.file
+    }
     for key, name in {**inputs, **named_files(definition), **fetched_files(definition)}.items():
         exists = False
         with suppress(OSError, ValueError):  # no path at all

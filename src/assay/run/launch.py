@@ -246,7 +246,7 @@ def leave(
             facts=measured.facts,
             device=measured.device,
             window=measured.window,
-            columns=tuple((one.metric, one.phase) for one in measured.samples),
+            columns=tuple((sample_set.metric, sample_set.phase) for sample_set in measured.samples),
             files={name: str(path) for name, path in measured.files.items()},
             left_behind=left_behind,
         ),

@@ -114,10 +114,10 @@ def available_devices() -> dict[str, str]:
         listed = set(runtime().get_available_providers())
     except MeasureError:
         return {}
-    found = {"cpu": CPU} if CPU in listed else {}
+    devices = {"cpu": CPU} if CPU in listed else {}
     candidates = {device: provider for device, provider in PROVIDERS.items() if provider in listed - {CPU}}
     working = _try_elsewhere() if candidates else set()
-    return found | {device: provider for device, provider in candidates.items() if provider in working}
+    return devices | {device: provider for device, provider in candidates.items() if provider in working}
 
 
 def _try_elsewhere() -> set[str]:
@@ -132,15 +132,15 @@ def _try_elsewhere() -> set[str]:
 
 def _working() -> set[str]:
     """The listed providers that can really make a session."""
-    ort, found = runtime(), set()
+    ort, working = runtime(), set()
     for provider in set(PROVIDERS.values()) & set(ort.get_available_providers()):
         with contextlib.suppress(Exception), contextlib.redirect_stdout(sys.stderr):
             if hasattr(ort, "preload_dlls"):
                 ort.preload_dlls()
             session = ort.InferenceSession(_IDENTITY, providers=[provider], enable_fallback=0)
             if provider in session.get_providers():
-                found.add(provider)
-    return found
+                working.add(provider)
+    return working
 
 
 if __name__ == "__main__":

@@ -168,8 +168,8 @@ def resolved(host: str, port: int) -> tuple[str, ...]:
         OSError: if it is not known.
         UnicodeError: if no name server could be asked for it.
     """
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
+    resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return tuple(dict.fromkeys(str(entry[4][0]) for entry in resolved))
 
 
 def checked_transport(

@@ -137,7 +137,11 @@ def gather(
     absent: dict[str, str] = {}
     # Those of services on other machines lie in a folder of their own, without the word.
     outside = {path.name if _LOGS.fullmatch(path.name) else f"service-{path.name}": path for path in shared}
-    for name, path in {**outside, **_lying(scratch), **{name: Path(one) for name, one in reported.items()}}.items():
+    for name, path in {
+        **outside,
+        **_lying(scratch),
+        **{name: Path(reported_path) for name, reported_path in reported.items()},
+    }.items():
         try:
             _check(name, path, path.parent if path in shared else scratch)
             if path.stat().st_size:

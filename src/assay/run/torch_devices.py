@@ -58,16 +58,16 @@ def available_devices() -> dict[str, str]:
     The package's own record says what it was built for, and the driver says how many GPUs there are. A run proves
     its device by itself, so a wrong answer here costs a failed job, never a wrong number.
     """
-    found = installed("torch")
-    if found is None:
+    version = installed("torch")
+    if version is None:
         return {}
-    devices = {"cpu": f"torch {found}"}
+    devices = {"cpu": f"torch {version}"}
     built_for = _built_for_cuda()
     gpus = _gpus() if built_for else 0
     if gpus:
-        devices["cuda"] = f"torch {found} for CUDA {built_for}, {gpus} GPU{'' if gpus == 1 else 's'}"
+        devices["cuda"] = f"torch {version} for CUDA {built_for}, {gpus} GPU{'' if gpus == 1 else 's'}"
     if sys.platform == "darwin" and platform.machine() == "arm64":
-        devices["mps"] = f"torch {found} on Apple silicon"
+        devices["mps"] = f"torch {version} on Apple silicon"
     return devices
 
 
@@ -76,9 +76,9 @@ def _built_for_cuda() -> str | None:
     with suppress(ImportError, OSError, ValueError):
         spec = importlib.util.find_spec("torch")
         for folder in (spec.submodule_search_locations or ()) if spec else ():
-            told = _CUDA.search((Path(folder) / "version.py").read_text(encoding="utf-8"))
-            if told:
-                return told[1]
+            match = _CUDA.search((Path(folder) / "version.py").read_text(encoding="utf-8"))
+            if match:
+                return match[1]
     return None
 
 
@@ -179,7 +179,7 @@ def prove(placement: TorchPlacement, weights: Iterable[Tensor], outputs: Iterabl
 def facts(placement: TorchPlacement) -> dict[str, JsonValue]:
     """The device as PyTorch and the system describe it, and how PyTorch was set."""
     torch = library()
-    found: dict[str, JsonValue] = {
+    described: dict[str, JsonValue] = {
         "torch_version": str(torch.__version__),
         "threads": torch.get_num_threads(),
         "inter_threads": torch.get_num_interop_threads(),
@@ -187,14 +187,14 @@ def facts(placement: TorchPlacement) -> dict[str, JsonValue]:
     }
     if placement.kind == "cuda":
         properties = torch.cuda.get_device_properties(placement.name)
-        found["gpu"] = {
+        described["gpu"] = {
             "name": properties.name,
             "memory_bytes": properties.total_memory,
             "capability": f"{properties.major}.{properties.minor}",
             "cuda": torch.version.cuda or "",
             "driver": driver_version(),
         }
-    return found
+    return described
 
 
 def start_memory(placement: TorchPlacement) -> None:
@@ -216,12 +216,12 @@ def driver_version() -> str | None:
     """Version of NVIDIA's driver; None where nobody tells."""
     with suppress(OSError):
         # One line has words before the number, which differ between the open and the closed module.
-        if found := _DRIVER_VERSION.search(_DRIVER_RECORD.read_text()):
-            return found[1]
+        if match := _DRIVER_VERSION.search(_DRIVER_RECORD.read_text()):
+            return match[1]
     with suppress(OSError, subprocess.SubprocessError, IndexError):
         command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-        told = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
-        return told.stdout.split()[0]
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+        return answer.stdout.split()[0]
     return None
 
 

@@ -101,24 +101,24 @@ class SeriesStore:
             return identity(benchmark, result.definition, result.point, kind, metric, labels)
 
         possible = {series_id(metric): metric for metric in self._rows.metrics_of(benchmark)}
-        known = self._rows.existing(possible)
-        found = {
-            series_id(one.metric): one
-            for one in readings(result, named, [possible[name] for name in sorted(known)])
-            if len(one.metric) <= LONGEST_NAME
+        existing = self._rows.existing(possible)
+        measured = {
+            series_id(reading.metric): reading
+            for reading in readings(result, named, [possible[name] for name in sorted(existing)])
+            if len(reading.metric) <= LONGEST_NAME
         }
         new = [
-            SeriesRecord(name, benchmark, one.metric, one.unit, one.better, result.point, labels, kind)
-            for name, one in found.items()
-            if name not in known
+            SeriesRecord(name, benchmark, reading.metric, reading.unit, reading.better, result.point, labels, kind)
+            for name, reading in measured.items()
+            if name not in existing
         ]
         verdict, around = result.verdict or "" if result.state == "done" else "failed", context(result)
         points = [
-            NewPoint(name, at, one.value, one.standard_error, verdict, result.job, around)
-            for name, one in found.items()
+            NewPoint(name, at, reading.value, reading.standard_error, verdict, result.job, around)
+            for name, reading in measured.items()
         ]
         self._rows.add(new, points)
-        return tuple(found)
+        return tuple(measured)
 
     def take(self, points: Sequence[FilePoint]) -> ImportCounts:
         """Keep points of a file; those that are there already stay as they are."""
@@ -128,17 +128,17 @@ class SeriesStore:
         records: dict[str, SeriesRecord] = {}
         for name, mine in by_series.items():
             # Unit and direction are those of the last line that tells them.
-            unit = next((one.unit for one in reversed(mine) if one.unit), "")
-            better = next((one.better for one in reversed(mine) if one.better), None)
+            unit = next((line.unit for line in reversed(mine) if line.unit), "")
+            better = next((line.better for line in reversed(mine) if line.better), None)
             series_id = identity(name, {}, {}, {}, "value", {})
             records[name] = SeriesRecord(series_id, name, "value", unit, better, origin="import")
         names, added = list(by_series), 0
         for begin in range(0, len(names), _PORTION):
             part = names[begin : begin + _PORTION]
             new = [
-                NewPoint(records[name].id, one.at, one.value, context=one.context)
+                NewPoint(records[name].id, line.at, line.value, context=line.context)
                 for name in part
-                for one in by_series[name]
+                for line in by_series[name]
             ]
             added += self._rows.take([records[name] for name in part], new)
         return ImportCounts(tuple(records[name].id for name in names), added, len(points) - added)
@@ -191,8 +191,8 @@ class SeriesStore:
                 break
             news, left = self._check(left)
             changed |= dict.fromkeys(news)
-        found = self._findings.by_id(tuple(changed))
-        return self._known([found[name] for name in changed if name in found])
+        stored = self._findings.by_id(tuple(changed))
+        return self._known([stored[name] for name in changed if name in stored])
 
     def findings(
         self, *, series: str = "", benchmark: str = "", state: str = "", since: float | None = None, limit: int = 1000
@@ -234,13 +234,15 @@ class SeriesStore:
         Raises:
             UsageError: `unknown-finding` if there is none, `lifecycle` if it is gone.
         """
-        kept = self._findings.get(finding_id)
-        if kept.state == "gone":
-            raise UsageError(f"finding {kept.id} is gone: with more points it is no change any more", code="lifecycle")
-        if kept.state == "open":
-            self._findings.mark(kept.id, "expected")
-            self.check([kept.series])
-        return self.finding(kept.id)
+        finding = self._findings.get(finding_id)
+        if finding.state == "gone":
+            raise UsageError(
+                f"finding {finding.id} is gone: with more points it is no change any more", code="lifecycle"
+            )
+        if finding.state == "open":
+            self._findings.mark(finding.id, "expected")
+            self.check([finding.series])
+        return self.finding(finding.id)
 
     def _check(self, series: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Check once: the findings that changed, and the series to check again."""
@@ -250,18 +252,20 @@ class SeriesStore:
         again: tuple[str, ...] = ()
         changed: tuple[str, ...] = ()
         for portion in check.outcomes(_PORTION):
-            left = self._findings.keep([one.check for one in portion])
+            left = self._findings.keep([outcome.check for outcome in portion])
             again += left
-            changed += tuple(name for one in portion if one.check.series not in left for name in one.news)
+            changed += tuple(name for outcome in portion if outcome.check.series not in left for name in outcome.news)
         return changed, again
 
     def _known(self, kept: Sequence[StoredFinding]) -> tuple[KnownFinding, ...]:
-        series = self._rows.records(one.series for one in kept)
-        points = self._rows.points_by_id(number for one in kept for number in (one.last_good, one.first_bad))
+        series = self._rows.records(finding.series for finding in kept)
+        points = self._rows.points_by_id(
+            number for finding in kept for number in (finding.last_good, finding.first_bad)
+        )
         return tuple(
-            _known(one, series[one.series], points[one.last_good], points[one.first_bad])
-            for one in kept
-            if one.last_good in points and one.first_bad in points
+            _known(finding, series[finding.series], points[finding.last_good], points[finding.first_bad])
+            for finding in kept
+            if finding.last_good in points and finding.first_bad in points
         )
 
 
@@ -349,31 +353,38 @@ class SeriesCheck:
     def outcomes(self, portion: int) -> Iterator[tuple[SeriesOutcome, ...]]:
         if not self._checked:
             return
-        among = discoveries([one.report for one in self._checked])
+        among = discoveries([series.report for series in self._checked])
         pairs = list(zip(self._checked, among.reports, strict=True))
         for begin in range(0, len(pairs), portion):
             yield tuple(self._conclude(checked, report, among) for checked, report in pairs[begin : begin + portion])
 
     def _conclude(self, checked: _CheckedSeries, judged: SeriesReport, among: Discoveries) -> SeriesOutcome:
-        known = {one.kept.id: one for one in checked.known if one.kept.state != "expected" and one.place >= 0}
+        candidates = {
+            finding.kept.id: finding
+            for finding in checked.known
+            if finding.kept.state != "expected" and finding.place >= 0
+        }
         matched = same_changes(
             judged.findings,
-            {name: one.document.finding for name, one in known.items()},
-            {name: one.place for name, one in known.items()},
+            {name: finding.document.finding for name, finding in candidates.items()},
+            {name: finding.place for name, finding in candidates.items()},
         )
-        used = {one.kept.id for one in checked.known}
-        kept: list[tuple[StoredFinding, bool]] = []
+        used = {finding.kept.id for finding in checked.known}
+        findings: list[tuple[StoredFinding, bool]] = []
         for number in range(len(judged.findings)):
-            before = known.get(matched.get(number, ""))
+            before = candidates.get(matched.get(number, ""))
             name = before.kept.id if before else _new_id(checked, judged.findings[number], used)
             used.add(name)
-            kept.append(self._keep(checked, judged, among, number, name, before))
-        kept += [(replace(one.kept, state="gone"), True) for one in _vanished(checked, known, set(matched.values()))]
-        old = {one.kept for one in checked.known}
-        new = tuple(one for one, _ in kept if one not in old)
+            findings.append(self._keep(checked, judged, among, number, name, before))
+        findings += [
+            (replace(vanished.kept, state="gone"), True)
+            for vanished in _vanished(checked, candidates, set(matched.values()))
+        ]
+        old = {finding.kept for finding in checked.known}
+        new = tuple(stored for stored, _ in findings if stored not in old)
         report = json.dumps(shown_report(judged), separators=(",", ":"))
         check = CheckOutcome(checked.id, (checked.stand.checked, checked.stand.report), checked.count, report, new)
-        return SeriesOutcome(check, tuple(one.id for one, news in kept if news))
+        return SeriesOutcome(check, tuple(stored.id for stored, news in findings if news))
 
     def _keep(
         self,
@@ -400,10 +411,10 @@ class SeriesCheck:
         until = checked.point(finding.range[1]) if finding.kind == "drift" else first_bad
         document = to_json(FindingDocument(finding, reason, until, doubt))
         found_at = self.now if before is None else before.kept.found_at
-        kept = StoredFinding(name, checked.id, last_good, first_bad, found_at, "open", document)
+        stored = StoredFinding(name, checked.id, last_good, first_bad, found_at, "open", document)
         back = before is not None and before.kept.state == "gone"
         news = moved or answered or back or (before is not None and before.document.triage.cause != reason.cause)
-        return kept, news
+        return stored, news
 
     def _triage(self, checked: _CheckedSeries, judged: SeriesReport, number: int, finding: Finding) -> CauseAnalysis:
         before, after = runs_around(judged.findings, number, (checked.first, checked.count), _AROUND)
@@ -420,25 +431,29 @@ def shown_report(report: SeriesReport) -> dict[str, object]:
 
 def _check_one(name: str, stand: LastCheck, column: PointColumns) -> _CheckedSeries:
     places = {point: column.skipped + place for place, point in enumerate(column.ids)}
-    documents = [from_json(FindingDocument, kept.document, source=f"finding {kept.id}") for kept in stand.findings]
-    known = tuple(
-        _StoredFinding(kept, document, places.get(kept.first_bad, -1))
-        for kept, document in zip(stand.findings, documents, strict=True)
+    documents = [
+        from_json(FindingDocument, stored.document, source=f"finding {stored.id}") for stored in stand.findings
+    ]
+    findings = tuple(
+        _StoredFinding(stored, document, places.get(stored.first_bad, -1))
+        for stored, document in zip(stand.findings, documents, strict=True)
     )
-    expected = [places.get(one.document.until, 0) for one in known if one.kept.state == "expected"]
+    expected = [places.get(finding.document.until, 0) for finding in findings if finding.kept.state == "expected"]
     first = max([column.skipped, *expected])
     # Only the ids stay: thousands of series may be looked at together.
     ids = np.array(column.ids, dtype=np.int64)
     report = shifted(_detect(name, stand, column, first), first)
-    return _CheckedSeries(name, stand, ids, column.skipped, first, report, known)
+    return _CheckedSeries(name, stand, ids, column.skipped, first, report, findings)
 
 
 def _detect(name: str, stand: LastCheck, column: PointColumns, first: int) -> SeriesReport:
     begin = first - column.skipped
-    values = np.array([np.nan if one is None else one for one in column.values[begin:]], dtype=np.float64)
+    values = np.array([np.nan if value is None else value for value in column.values[begin:]], dtype=np.float64)
     errors = column.errors[begin:]
-    known = any(one is not None for one in errors)
-    spreads = np.array([np.nan if one is None else one for one in errors], dtype=np.float64) if known else None
+    has_errors = any(error is not None for error in errors)
+    spreads = (
+        np.array([np.nan if error is None else error for error in errors], dtype=np.float64) if has_errors else None
+    )
     return detect(Series(values, stand.better, spreads, name=name))
 
 
@@ -453,7 +468,7 @@ def _new_id(checked: _CheckedSeries, finding: Finding, used: set[str]) -> str:
 def _vanished(checked: _CheckedSeries, known: dict[str, _StoredFinding], matched: set[str]) -> Iterator[_StoredFinding]:
     """Open findings that are no longer found, although they could be."""
     margin = 0 if not checked.first else _MARGIN_OF_LONG if checked.first == checked.skipped else _MARGIN
-    for name, one in known.items():
-        near_the_edge = one.place < checked.first + margin
-        if name not in matched and one.kept.state == "open" and not near_the_edge:
-            yield one
+    for name, finding in known.items():
+        near_the_edge = finding.place < checked.first + margin
+        if name not in matched and finding.kept.state == "open" and not near_the_edge:
+            yield finding

@@ -53,8 +53,8 @@ def known_size(store: Store, digest: str) -> int | None:
     if here is not None:
         return here.stat().st_size
     with suppress(StoreError):
-        found = store.artefacts.facts(digest) or store.samples.facts(digest)
-        return None if found is None else found.size_bytes
+        facts = store.artefacts.facts(digest) or store.samples.facts(digest)
+        return None if facts is None else facts.size_bytes
     return None
 
 
@@ -114,13 +114,13 @@ def deliver(state: ServerState, job_id: str, fence: int, agent: str, body: bytes
             lease stays.
         UsageError: `unknown-job` if there is no such job.
     """
-    kept = state.kept
-    job = kept.listing.job(job_id).job
+    store = state.kept
+    job = store.listing.job(job_id).job
     result, left = _complete(state, job, parsed(body))
     event: Event = "finish" if result.state == "done" else "fail"
-    word = kept.control.deliver(job_id, fence, agent, event=event, **_outcome(result))
+    word = store.control.deliver(job_id, fence, agent, event=event, **_outcome(result))
     if word != "unknown":
-        _note_files(kept, job_id, fence, left)
+        _note_files(store, job_id, fence, left)
     state.metrics.deliveries.labels(word).inc()
     tell("result delivered", job=job_id, fence=fence, agent=agent, word=word, state=result.state)
     return _answered(state, job, result, word)
@@ -133,12 +133,12 @@ def deliver_told(state: ServerState, job_id: str, body: bytes) -> Delivered:
         RequestProblem: 422 if it is no result document, 409 if samples or files that it names are not here.
         UsageError: `unknown-job` if nobody told of such a job.
     """
-    kept = state.kept
-    job = kept.listing.job(job_id).job
+    store = state.kept
+    job = store.listing.job(job_id).job
     result, left = _complete(state, job, parsed(body, (*_ENDED, "cancelled")))
     events: dict[str, Event] = {"done": "finish", "cancelled": "cancel"}
-    word = kept.control.keep_told(job_id, event=events.get(result.state, "fail"), **_outcome(result))
-    _note_files(kept, job_id, 0, left)
+    word = store.control.keep_told(job_id, event=events.get(result.state, "fail"), **_outcome(result))
+    _note_files(store, job_id, 0, left)
     tell("result told", job=job_id, word=word, state=result.state)
     return _answered(state, job, result, word)
 
@@ -167,13 +167,13 @@ def _answered(state: ServerState, job: Job, result: MultiRunJobResult, word: Del
 
 def _files_of(state: ServerState, job_id: str, result: MultiRunJobResult) -> dict[str, str]:
     """The files that the runs of a result left, which must be here, as its samples must."""
-    kept = state.kept
+    store = state.kept
     samples = [run.samples for run in result.runs if run.samples]
-    _refuse_missing(kept, samples, f"samples of {job_id}")
+    _refuse_missing(store, samples, f"samples of {job_id}")
     left = left_by(result.runs)
-    _refuse_missing(kept, left.values(), f"a file that {job_id} left")
-    take_as_samples(kept.store, samples, state.settings.max_samples)
-    take_as_files(kept.store, left.values())
+    _refuse_missing(store, left.values(), f"a file that {job_id} left")
+    take_as_samples(store.store, samples, state.settings.max_samples)
+    take_as_files(store.store, left.values())
     return left
 
 

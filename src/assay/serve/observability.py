@@ -77,7 +77,7 @@ class PlainLines(logging.Formatter):
         level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
         line = f"{at}  {level}{record.getMessage()}  {shown}".rstrip()
         if record.exc_info and record.exc_info[1]:
-            line += "\n" + "\n".join(f"  {one}" for one in _trace(record.exc_info[1]))
+            line += "\n" + "\n".join(f"  {trace_line}" for trace_line in _trace(record.exc_info[1]))
         return line
 
 
@@ -133,12 +133,12 @@ class ServerMetrics:
 
 
 def count_states(engine: Engine) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
+    counts: dict[str, dict[str, int]] = {}
     with reading(engine) as session:
         for name, column in (("jobs", JobRow.state), ("agents", AgentRow.state)):
             rows = session.execute(select(column, func.count()).group_by(column))
-            found[name] = {state: count for state, count in rows}  # noqa: C416  (rows are no pairs to a type checker)
-    return found
+            counts[name] = {state: count for state, count in rows}  # noqa: C416  (rows are no pairs to a type checker)
+    return counts
 
 
 def count_poisoned(engine: Engine, jobs: Sequence[str]) -> int:

@@ -186,8 +186,8 @@ def listen(settings: ServerSettings) -> socket.socket:
         return UsageError(message, code="address", at=at, try_=try_)
 
     try:
-        found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, address = found[0]
+        addresses = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = addresses[0]
         listener = socket.socket(family, socket.SOCK_STREAM)
     except OSError as problem:
         raise refused(f"{settings.host!r} is no address of this machine: {problem.strerror}") from None

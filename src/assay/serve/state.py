@@ -163,20 +163,20 @@ class ServerState:
 
     async def principal(self, secret: str) -> Principal | None:
         """Whose a token is; None if it is not known, was revoked or has run out."""
-        until, known = self._known.get(_hashed(secret), (0.0, None))
-        return known if until > time.monotonic() else await anyio.to_thread.run_sync(self._check_token, secret)
+        until, principal = self._known.get(_hashed(secret), (0.0, None))
+        return principal if until > time.monotonic() else await anyio.to_thread.run_sync(self._check_token, secret)
 
     def _check_token(self, secret: str) -> Principal | None:
         own = self.settings.token
         if own is not None and hmac.compare_digest(_hashed(secret), _hashed(own.get_secret_value())):
-            known = Principal("settings", "admin")
+            principal = Principal("settings", "admin")
         else:
             token = self.kept.tokens.verify(secret)
             if token is None:
                 return None
-            known = Principal(token.name, token.role)
-        _remember(self._known, _hashed(secret), known)
-        return known
+            principal = Principal(token.name, token.role)
+        _remember(self._known, _hashed(secret), principal)
+        return principal
 
     def forget_tokens(self) -> None:
         """Check every token anew: one was revoked."""
@@ -190,15 +190,15 @@ class ServerState:
         Raises:
             UsageError: `agent-key` if it is not.
         """
-        until, known = self._keys.get(agent, (0.0, ""))
+        until, stored_key = self._keys.get(agent, (0.0, ""))
         if until <= time.monotonic():
-            known = await anyio.to_thread.run_sync(self._look_up_key, agent)
-        _compare(agent, known, key)
+            stored_key = await anyio.to_thread.run_sync(self._look_up_key, agent)
+        _compare(agent, stored_key, key)
 
     def check_key_now(self, agent: str, key: str) -> None:
         """The same, in a thread."""
-        until, known = self._keys.get(agent, (0.0, ""))
-        _compare(agent, known if until > time.monotonic() else self._look_up_key(agent), key)
+        until, stored_key = self._keys.get(agent, (0.0, ""))
+        _compare(agent, stored_key if until > time.monotonic() else self._look_up_key(agent), key)
 
     def _look_up_key(self, agent: str) -> str:
         key = self.kept.control.key_of(agent)
@@ -213,12 +213,12 @@ class ServerState:
 
     def _counts(self) -> Counts:
         """Jobs, agents and queues by state; empty while the database is away."""
-        at, known = self._counted
-        if known and time.monotonic() - at < _COUNT_AT_MOST_EVERY_S:
-            return known
+        at, counted = self._counted
+        if counted and time.monotonic() - at < _COUNT_AT_MOST_EVERY_S:
+            return counted
         try:
-            kept = self.kept
-            counts = {**count_states(kept.store.engine), "ready": kept.queue.ready()}
+            server_store = self.kept
+            counts = {**count_states(server_store.store.engine), "ready": server_store.queue.ready()}
         except (StoreError, Unavailable):  # the other numbers are still true
             return {}
         self._counted = (time.monotonic(), counts)

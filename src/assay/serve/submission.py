@@ -69,8 +69,8 @@ def submit(state: ServerState, submission: Submission, *, by: str, origin: str =
 
 def keep(state: ServerState, planned: PlannedSubmission, also: Also | None = None) -> Plan:
     """Keep what was planned as a campaign, and what belongs to it; its jobs are on offer at once."""
-    kept = state.kept
-    plan = kept.store.submit_to_fleet(
+    server_store = state.kept
+    plan = server_store.store.submit_to_fleet(
         planned.plan,
         planned.document,
         planned.labels,
@@ -80,7 +80,7 @@ def keep(state: ServerState, planned: PlannedSubmission, also: Also | None = Non
         also=also,
     )
     if planned.settings.unplaceable == "fail":
-        kept.control.fail_unplaceable(plan.jobs[0].campaign)
+        server_store.control.fail_unplaceable(plan.jobs[0].campaign)
     state.metrics.submitted.inc()
     state.changed()
     return plan
@@ -106,7 +106,9 @@ def plan_loaded(
     refuse_unsupported(loaded.benchmark, ("fleet", "local"))
     if not isinstance(loaded.benchmark.target, ModelTarget | CommandTarget):
         find_target(target_name(loaded.benchmark))
-    plan = make_plan(loaded, lambda one: {text: fingerprint_of(files[text]) for text in _used(one, files)})
+    plan = make_plan(
+        loaded, lambda planned_job: {text: fingerprint_of(files[text]) for text in _used(planned_job, files)}
+    )
     _check_paths(plan, files)
     labels = {**loaded.benchmark.labels, **submission.labels}
     jobs = []
@@ -149,8 +151,8 @@ def _named(kept: ServerStore, submission: Submission) -> tuple[Mapping[str, Json
 
 
 def _check_files(files: Files) -> None:
-    for text, found in files.items():
-        if not found or any(not _SHA256.fullmatch(file.sha256) or file.size_bytes < 0 for file in found):
+    for text, entries in files.items():
+        if not entries or any(not _SHA256.fullmatch(file.sha256) or file.size_bytes < 0 for file in entries):
             raise UsageError(
                 f"files[{text[:80]!r}] needs a name, a SHA-256 in lower case and a size for each file", code="file"
             )
@@ -218,7 +220,7 @@ def _settings(
 def preview(state: ServerState, planned: PlannedSubmission) -> BenchmarkPreview:
     """The jobs of a plan, what they need, who could take them, and what would have to be uploaded first."""
     plan = planned.plan
-    wanted = dict.fromkeys(file.sha256 for job in plan.jobs for found in job.files.values() for file in found)
+    wanted = dict.fromkeys(file.sha256 for job in plan.jobs for entries in job.files.values() for file in entries)
     jobs = tuple(
         JobPreview(job.index, label_of(job), job.digest, needs_in_words(job), job.definition.measure.runs)
         for job in plan.jobs[:_SHOWN]
@@ -253,7 +255,7 @@ def keep_schedule(
         raise SpecError(f"a schedule's name has no slash; this one is {name!r}", code="name", at="benchmark")
     schedule = Schedule.model_validate(planned.document["schedule"])
     # Each time the stored benchmark is submitted as it is now, with the agent that was asked for written out.
-    files = {text: found for job in planned.plan.jobs for text, found in job.files.items()}
+    files = {text: entries for job in planned.plan.jobs for text, entries in job.files.items()}
     whole = replace(submission, document=planned.document, benchmark="", version=None, files=files, agent="")
     record, new = state.kept.schedules.keep(name, schedule, whole, by)
     event = "schedule made" if new else "schedule changed"
@@ -326,8 +328,8 @@ def read_text(state: ServerState, given: BenchmarkText) -> BenchmarkCheck:
         if is_away(wrong):
             raise
         keys = _keys(source)
-        told = tuple(_problem(one, given.text, keys) for one in wrong.problems)
-        return BenchmarkCheck(source.document if source else None, told, None)
+        problems = tuple(_problem(problem, given.text, keys) for problem in wrong.problems)
+        return BenchmarkCheck(source.document if source else None, problems, None)
 
 
 Keys = Mapping[int, list[tuple[str, KeyPath]]]
@@ -335,17 +337,17 @@ Keys = Mapping[int, list[tuple[str, KeyPath]]]
 
 def _keys(source: SourceDocument | None) -> Keys:
     """Line → the keys that stand there, with their names."""
-    found: dict[int, list[tuple[str, KeyPath]]] = {}
+    by_line: dict[int, list[tuple[str, KeyPath]]] = {}
     for path, line in source.lines.items() if source else ():
-        found.setdefault(line, []).extend([(f"{dotted(path)} ", path)] if path else [])
-    return found
+        by_line.setdefault(line, []).extend([(f"{dotted(path)} ", path)] if path else [])
+    return by_line
 
 
 def _problem(problem: Problem, text: str, keys: Keys) -> ReadProblem:
-    found = _LINE.match(problem.at)
-    if found is None:
+    match = _LINE.match(problem.at)
+    if match is None:
         return ReadProblem(problem.message, problem.code, None, None, "", problem.try_)
-    line = int(found[1])
+    line = int(match[1])
     path = _path(keys.get(line, []), problem.message)
     return ReadProblem(problem.message, problem.code, line, _column(text, line, path), dotted(path), problem.try_)
 

@@ -15,16 +15,16 @@ def _parser() -> argparse.ArgumentParser:
     kinds = parser.add_subparsers(dest="server", required=True)
     names: tuple[Server, ...] = ("llm", "http")
     for server in names:
-        one = kinds.add_parser(server, argument_default=argparse.SUPPRESS)
+        server_parser = kinds.add_parser(server, argument_default=argparse.SUPPRESS)
         for setting in (*settings_of(ListenOptions, server), *settings_of(SimScript, server)):
             meaning = setting.meaning.replace("%", "%%")
             if setting.switch is not None:
-                one.add_argument(
+                server_parser.add_argument(
                     setting.flag, dest=setting.name, action="store_const", const=setting.switch, help=meaning
                 )
             else:
                 action = "append" if setting.many else "store"
-                one.add_argument(setting.flag, dest=setting.name, action=action, help=meaning)
+                server_parser.add_argument(setting.flag, dest=setting.name, action=action, help=meaning)
     return parser
 
 

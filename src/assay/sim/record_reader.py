@@ -69,10 +69,10 @@ class SimRecord:
 def read_records(content: bytes) -> SimRecord:
     """Read the answer of `GET /sim/records?format=binary`."""
     line, _, rest = content.partition(b"\n")
-    told = json.loads(line)
+    header = json.loads(line)
     columns: dict[str, Column] = {}
     at = 0
-    for name, length in told["columns"].items():
+    for name, length in header["columns"].items():
         columns[name] = np.frombuffer(rest, np.int64, length, at)
         at += 8 * length
-    return SimRecord(**columns, outcomes=tuple(told["outcomes"]))
+    return SimRecord(**columns, outcomes=tuple(header["outcomes"]))

@@ -47,8 +47,8 @@ class Records:
     def binary(self) -> bytes:
         """A line of JSON that says what follows, then each column as 64-bit integers of this machine."""
         columns = {**self.rows, "chunks": self.bounds, **self.chunks}
-        told = {"columns": {name: len(column) for name, column in columns.items()}, "outcomes": OUTCOMES}
-        return b"".join([json.dumps(told).encode(), b"\n", *(column.tobytes() for column in columns.values())])
+        header = {"columns": {name: len(column) for name, column in columns.items()}, "outcomes": OUTCOMES}
+        return b"".join([json.dumps(header).encode(), b"\n", *(column.tobytes() for column in columns.values())])
 
     def lines(self) -> Iterator[str]:
         for at in range(len(self)):

@@ -57,20 +57,20 @@ class ScriptSetting:
 def setting(parse: Callable[[Any], T], default: str, meaning: str, *, only: Server | None = None) -> T:
     """A field of a record of settings; the default is written as a user would write it, and none is None."""
     value = parse(default) if default else None
-    found: T = field(default=value, metadata=_told(only, parse=parse, meaning=meaning, default=default))  # type: ignore[assignment]
-    return found
+    setting: T = field(default=value, metadata=_told(only, parse=parse, meaning=meaning, default=default))  # type: ignore[assignment]
+    return setting
 
 
 def repeated(parse: Callable[[Any], T], meaning: str, *, only: Server | None = None) -> tuple[T, ...]:
     """A field that may be given more than once."""
-    found: tuple[T, ...] = field(default=(), metadata=_told(only, parse=parse, meaning=meaning, many=True))
-    return found
+    setting: tuple[T, ...] = field(default=(), metadata=_told(only, parse=parse, meaning=meaning, many=True))
+    return setting
 
 
 def switch(value: bool, meaning: str, *, only: Server | None = None) -> bool:
     """A field that is on or off; the meaning is that of the flag, which changes it."""
-    found: bool = field(default=value, metadata=_told(only, parse=_truth, meaning=meaning, switch=not value))
-    return found
+    setting: bool = field(default=value, metadata=_told(only, parse=_truth, meaning=meaning, switch=not value))
+    return setting
 
 
 def _told(only: Server | None, **more: object) -> dict[str, object]:
@@ -79,8 +79,8 @@ def _told(only: Server | None, **more: object) -> dict[str, object]:
 
 def settings_of(record: type, server: Server) -> list[ScriptSetting]:
     """The settings of a record that a kind of server has, in order."""
-    found = [ScriptSetting(one.name, **one.metadata) for one in fields(record)]
-    return [one for one in found if server in one.servers]
+    settings = [ScriptSetting(member.name, **member.metadata) for member in fields(record)]
+    return [setting for setting in settings if server in setting.servers]
 
 
 def _truth(value: object) -> bool:
@@ -190,19 +190,19 @@ def build(record: type[T], values: Mapping[str, object], server: Server, source:
     Raises:
         SpecError: with every problem, if a key is not known or a value cannot be read.
     """
-    known = {one.name: one for one in settings_of(record, server)}
+    settings = {entry.name: entry for entry in settings_of(record, server)}
     problems: list[Problem] = []
     read: dict[str, object] = {}
     for name, value in values.items():
-        one = known.get(name)
-        if one is None:
-            problems.append(_unknown(name, known, server, source))
+        setting = settings.get(name)
+        if setting is None:
+            problems.append(_unknown(name, settings, server, source))
             continue
         try:
-            read[name] = _read(one, value)
+            read[name] = _read(setting, value)
         except ValueError as problem:
-            shown = one.flag if not source else name
-            problems.append(Problem("value", f"{shown}: {problem}", source, one.meaning))
+            shown = setting.flag if not source else name
+            problems.append(Problem("value", f"{shown}: {problem}", source, setting.meaning))
     if problems:
         raise SpecError.of(problems)
     return record(**read)

@@ -367,11 +367,11 @@ class Benchmark(Definition):
     def _names_services_of_a_cluster(self) -> Benchmark:
         if self.place.engine == "slurm" and (taken := sorted(RESERVED & set(self.services))):
             raise ValueError(f"a service on a cluster cannot be called {taken[0]!r}: assay names a batch job so")
-        known = [*self.services, *((MONITOR,) if self.place.engine == "slurm" else ())]
+        service_names = [*self.services, *((MONITOR,) if self.place.engine == "slurm" else ())]
         for name in self.place.cluster.each if self.place.cluster is not None else ():
-            if name not in known:
+            if name not in service_names:
                 said = f"place.{self.place.engine}.each names {name!r}, which is not under services"
-                raise ValueError("; ".join(filter(None, (said, did_you_mean(name, known)))))
+                raise ValueError("; ".join(filter(None, (said, did_you_mean(name, service_names)))))
         return self
 
     @model_validator(mode="after")

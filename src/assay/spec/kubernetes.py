@@ -316,7 +316,7 @@ class Kubernetes(Pod):
     def parts(self) -> dict[str, Pod]:
         """Every section with options of pods → where it stands."""
         clients = {"clients.": self.clients} if isinstance(self.clients, KubernetesClients) else {}
-        return {"": self, **clients, **{f"each.{name}.": one for name, one in self.each.items()}}
+        return {"": self, **clients, **{f"each.{name}.": override for name, override in self.each.items()}}
 
     @model_validator(mode="after")
     def _knows_its_server(self) -> Kubernetes:
@@ -343,8 +343,8 @@ class Kubernetes(Pod):
     def _options_of_services_mean_something(self) -> Kubernetes:
         if self.each and self.services == "pod":
             raise ValueError("each would do nothing: services is pod, where they share the client's pod; remove it")
-        for name, one in self.each.items():
-            if one.deadline is not None:
+        for name, override in self.each.items():
+            if override.deadline is not None:
                 raise ValueError(f"each.{name}.deadline would do nothing: services last as long as their clients")
         return self
 

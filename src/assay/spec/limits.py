@@ -113,13 +113,13 @@ def check_tree(document: object, name: str, at: Callable[[KeyPath], str] | None 
         if isinstance(value, Mapping):
             characters += sum(len(key) for key in value if isinstance(key, str))
             nodes += 2 * len(value)
-            below = [((*path, key), one) for key, one in value.items()] if nodes <= MAX_NODES else []
+            below = [((*path, key), child) for key, child in value.items()] if nodes <= MAX_NODES else []
             said = next(
                 (f"has the key {cut(repr(key), 80)}, which {said}" for key in value if (said := _unusable(key))), ""
             )
         elif isinstance(value, list | tuple):
             nodes += len(value)
-            below = [((*path, index), one) for index, one in enumerate(value)] if nodes <= MAX_NODES else []
+            below = [((*path, index), child) for index, child in enumerate(value)] if nodes <= MAX_NODES else []
             said = ""
         else:
             characters += len(value) if isinstance(value, str) else 0
@@ -159,7 +159,10 @@ def too_long(name: str) -> SpecError:
 
 def bounded(problems: list[Problem]) -> list[Problem]:
     """The first problems, each short enough to read, and a word about the rest."""
-    shown = [Problem(one.code, cut(one.message), cut(one.at), cut(one.try_)) for one in problems[:MAX_PROBLEMS]]
+    shown = [
+        Problem(problem.code, cut(problem.message), cut(problem.at), cut(problem.try_))
+        for problem in problems[:MAX_PROBLEMS]
+    ]
     if len(problems) > MAX_PROBLEMS:
         shown.append(Problem("more", "there are more problems than these", shown[-1].at, "solve these first"))
     return shown

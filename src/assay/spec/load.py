@@ -54,12 +54,12 @@ def check(source: SourceDocument, base: Path) -> Loaded:
     """Check a source that was read."""
     matrix, problems = parse_matrix(source)
     point = first_point(matrix)
-    benchmark, found = validate(Benchmark, source, point)
-    problems += found
+    benchmark, faults = validate(Benchmark, source, point)
+    problems += faults
     if problems or benchmark is None:
         raise SpecError.of(bounded(unique(problems)))
-    kept = benchmark.model_copy(update={"matrix": source.document.get("matrix") or {}})
-    return Loaded(kept, matrix, source, base)
+    full_benchmark = benchmark.model_copy(update={"matrix": source.document.get("matrix") or {}})
+    return Loaded(full_benchmark, matrix, source, base)
 
 
 def validate(model: type[S], source: SourceDocument, point: Point) -> tuple[S | None, list[Problem]]:
@@ -72,10 +72,11 @@ def validate(model: type[S], source: SourceDocument, point: Point) -> tuple[S | 
         checked = model.model_validate_json(json.dumps(document))
     except ValidationError as invalid:
         return None, problems_of(invalid, source, document, point)
-    told = [(*one, "close its quotes, or write a list") for one in command_problems(checked)]
-    told += [(*one, "check the path") for one in name_problems(checked)]
+    complaints = [(*complaint, "close its quotes, or write a list") for complaint in command_problems(checked)]
+    complaints += [(*complaint, "check the path") for complaint in name_problems(checked)]
     problems = [
-        Problem("value", f"{dotted(path)} {said}", place_of(path, source, point), advice) for path, said, advice in told
+        Problem("value", f"{dotted(path)} {said}", place_of(path, source, point), advice)
+        for path, said, advice in complaints
     ] or unrunnable(checked, source, point)
     return (None, problems) if problems else (checked, [])
 

@@ -74,17 +74,17 @@ def _points(
         return ()
     points = tuple(point for point in raw if isinstance(point, dict))
     given = [(index, path) for index, point in enumerate(points) for path in point]
-    deep = [one for one in given if one[1].count(".") >= MAX_DEPTH]
+    deep = [entry for entry in given if entry[1].count(".") >= MAX_DEPTH]
     problems += [_too_many_parts(path, source.at(("matrix", key, index, path))) for index, path in deep[:MAX_PROBLEMS]]
     if key == "exclude":
-        known = cut(", ".join(axes) or "no axis", 200)
-        unknown = [one for one in given if one[1] not in axes]
+        choices = cut(", ".join(axes) or "no axis", 200)
+        unknown = [entry for entry in given if entry[1] not in axes]
         problems += [
             Problem(
                 "matrix",
                 f"matrix.exclude[{index}] names {cut(path, 200)}, which is not an axis of the matrix",
                 source.at(("matrix", "exclude", index, path)),
-                f"use one of {known}",
+                f"use one of {choices}",
             )
             for index, path in unknown[: MAX_PROBLEMS + 1]
         ]

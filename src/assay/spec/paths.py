@@ -36,8 +36,8 @@ class Program:
 
 def named_files(definition: Definition) -> dict[str, str]:
     """Dotted key → the path that it names, for those that are set."""
-    found = {key: _get(definition, key.split(".")) for key in FILE_KEYS}
-    return {key: value for key, value in found.items() if value is not None}
+    paths = {key: _get(definition, key.split(".")) for key in FILE_KEYS}
+    return {key: value for key, value in paths.items() if value is not None}
 
 
 def renamed(definition: Definition, names: Mapping[str, str]) -> Definition:
@@ -50,18 +50,18 @@ def renamed(definition: Definition, names: Mapping[str, str]) -> Definition:
 def fetches(definition: Definition) -> dict[str, tuple[Fetch, ...]]:
     """Who needs files from elsewhere → which: `target`, and `services.NAME`; those alone that need any."""
     target = definition.target
-    found = {"target": target.fetch if isinstance(target, CommandTarget) else ()}
-    found |= {f"services.{name}": service.fetch for name, service in definition.services.items()}
-    return {owner: wanted for owner, wanted in found.items() if wanted}
+    by_owner = {"target": target.fetch if isinstance(target, CommandTarget) else ()}
+    by_owner |= {f"services.{name}": service.fetch for name, service in definition.services.items()}
+    return {owner: wanted for owner, wanted in by_owner.items() if wanted}
 
 
 def fetched_files(definition: Definition) -> dict[str, str]:
     """Where the definition names a file to be fetched that lies on this machine → its path: `target.fetch[0]`."""
     return {
-        f"{owner}.fetch[{index}]": one.src
+        f"{owner}.fetch[{index}]": fetch.src
         for owner, wanted in fetches(definition).items()
-        for index, one in enumerate(wanted)
-        if one.is_local
+        for index, fetch in enumerate(wanted)
+        if fetch.is_local
     }
 
 
@@ -71,8 +71,8 @@ def refetched(definition: Definition, sources: Mapping[str, str]) -> Definition:
     def renewed(owner: str, part: S) -> S:
         wanted: tuple[Fetch, ...] = getattr(part, "fetch", ())
         new = tuple(
-            one.model_copy(update={"src": sources.get(f"{owner}.fetch[{index}]", one.src)})
-            for index, one in enumerate(wanted)
+            fetch.model_copy(update={"src": sources.get(f"{owner}.fetch[{index}]", fetch.src)})
+            for index, fetch in enumerate(wanted)
         )
         return part.model_copy(update={"fetch": new}) if new else part
 
@@ -106,16 +106,16 @@ def words(command: str | tuple[str, ...]) -> tuple[str, ...]:
 
 def command_problems(definition: Definition) -> list[tuple[tuple[str, ...], str]]:
     """Where a definition has a command that no machine could start → why."""
-    found = []
+    faults = []
     for path, command, shell in _commands(definition):
         try:
             given = (command,) if isinstance(command, str) and shell else words(command)
         except ValueError as problem:
-            found.append((path, f"cannot be split into words: {problem}"))
+            faults.append((path, f"cannot be split into words: {problem}"))
             continue
         if wrong := next((said for word in given if (said := longer_than_possible(word))), ""):
-            found.append((path, f"has a word that is too long: {wrong}"))
-    return found
+            faults.append((path, f"has a word that is too long: {wrong}"))
+    return faults
 
 
 def name_problems(definition: Definition) -> list[tuple[tuple[str, ...], str]]:
@@ -127,7 +127,9 @@ def name_problems(definition: Definition) -> list[tuple[tuple[str, ...], str]]:
     if isinstance(target, CommandTarget) and target.cwd:
         named["target", "cwd"] = target.cwd
     named |= {
-        ("workload", "inputs", name, "file"): one.file for name, one in definition.workload.inputs.items() if one.file
+        ("workload", "inputs", name, "file"): entry.file
+        for name, entry in definition.workload.inputs.items()
+        if entry.file
     }
     return [
         (path, "is longer than any name of a file can be")
@@ -155,9 +157,9 @@ def runs_programs(definition: Definition) -> bool:
 def programs_in_words(definition: Definition) -> tuple[str, ...]:
     """What of a definition runs as a program, each in a few words; empty where the machine computes on data alone."""
     target = definition.target
-    found = ["a command"] if isinstance(target, CommandTarget) else []
-    found += [f"the service {name}" for name in definition.services]
-    return (*found, *(_code_of_model(target) if isinstance(target, ModelTarget) else ()))
+    parts = ["a command"] if isinstance(target, CommandTarget) else []
+    parts += [f"the service {name}" for name in definition.services]
+    return (*parts, *(_code_of_model(target) if isinstance(target, ModelTarget) else ()))
 
 
 def _code_of_model(target: ModelTarget) -> Iterator[str]:

@@ -108,7 +108,7 @@ def _problem(path: KeyPath, errors: list[ErrorDetails], source: SourceDocument, 
             at,
             f"add {path[-1]}: … to {dotted(path[:-1]) or 'the file'}",
         )
-    said = " or ".join(dict.fromkeys(_said(one) for one in errors))
+    said = " or ".join(dict.fromkeys(_said(mistake) for mistake in errors))
     if not name:
         return Problem("value", said, at)
     return Problem("value", f"{name} is {_show(error['input'])}: {said}", at, _advice(error))
@@ -184,7 +184,7 @@ def _below(kind: Any, part: str | int) -> list[Any]:  # noqa: ANN401  (annotatio
         field = kind.model_fields.get(str(part))
         return _unfold(field.annotation) if field else []
     arguments = typing.get_args(kind)
-    return [found for argument in arguments for found in _unfold(argument)]
+    return [member for argument in arguments for member in _unfold(argument)]
 
 
 def _unfold(annotation: Any) -> list[Any]:  # noqa: ANN401
@@ -195,7 +195,7 @@ def _unfold(annotation: Any) -> list[Any]:  # noqa: ANN401
     arguments = typing.get_args(annotation)
     if origin is typing.Annotated:
         return _unfold(arguments[0])
-    return [found for argument in arguments for found in _unfold(argument)]
+    return [member for argument in arguments for member in _unfold(argument)]
 
 
 # Stands for the model's name in the file that `assay init URL` writes when the endpoint could not be asked.
@@ -206,10 +206,10 @@ _OWN_TASKS = frozenset({None, "synthetic", "prompts", "conversation", "wikipedia
 
 def unrunnable(definition: Definition, source: SourceDocument, point: Point) -> list[Problem]:
     """Everything that would fail in every run, at its line of the file."""
-    found = (_model(definition), _prompt(definition), _file(definition), _monitoring(definition))
+    faults = (_model(definition), _prompt(definition), _file(definition), _monitoring(definition))
     return [
         Problem(code, message, place_of(tuple(path.split(".")), source, point), advice)
-        for code, message, path, advice in filter(None, found)
+        for code, message, path, advice in filter(None, faults)
     ]
 
 

@@ -33,14 +33,14 @@ class Recipe:
     @property
     def services(self) -> dict[str, JsonValue]:
         """Its section `services`."""
-        found = parse(self.text, _SUFFIX, f"recipe {self.name}").document["services"]
-        return found if isinstance(found, dict) else {}
+        services = parse(self.text, _SUFFIX, f"recipe {self.name}").document["services"]
+        return services if isinstance(services, dict) else {}
 
 
 def recipe_names() -> tuple[str, ...]:
     """The recipes that there are."""
     folder = files("assay.spec.ready_made")
-    return tuple(sorted(one.name.removesuffix(_SUFFIX) for one in folder.iterdir() if one.name.endswith(_SUFFIX)))
+    return tuple(sorted(path.name.removesuffix(_SUFFIX) for path in folder.iterdir() if path.name.endswith(_SUFFIX)))
 
 
 def find_recipe(name: str, at: str = "") -> Recipe:
@@ -49,9 +49,9 @@ def find_recipe(name: str, at: str = "") -> Recipe:
     Raises:
         UsageError: if there is none, with the nearest name.
     """
-    known = recipe_names()
-    if name not in known:
-        tip = did_you_mean(name, known, f"there are {', '.join(known)}")
+    names = recipe_names()
+    if name not in names:
+        tip = did_you_mean(name, names, f"there are {', '.join(names)}")
         raise UsageError(f"there is no recipe {cut(repr(name), 80)}", code="no-recipe", at=at, try_=tip)
     text = (files("assay.spec.ready_made") / f"{name}{_SUFFIX}").read_text(encoding="utf-8")
     about = next((line.removeprefix("#").strip() for line in text.splitlines() if line.startswith("#")), "")
@@ -65,9 +65,11 @@ def with_recipes(document: dict[str, JsonValue]) -> dict[str, JsonValue]:
         UsageError: for a recipe that does not exist.
     """
     services = document.get("services")
-    if not isinstance(services, dict) or not any(isinstance(one, dict) and KEY in one for one in services.values()):
+    if not isinstance(services, dict) or not any(
+        isinstance(service, dict) and KEY in service for service in services.values()
+    ):
         return document
-    return {**document, "services": {name: _whole(name, one) for name, one in services.items()}}
+    return {**document, "services": {name: _whole(name, service) for name, service in services.items()}}
 
 
 def _whole(name: str, section: JsonValue) -> JsonValue:

@@ -41,8 +41,8 @@ def resolve_secrets(text: str, environ: Mapping[str, str] | None = None) -> str:
         MeasureError: if a variable is not set, or the owner of this agent did not list it; the error names it, never a
             value.
     """
-    known = os.environ if environ is None else environ
-    listed = known.get(VARIABLE)
+    variables = os.environ if environ is None else environ
+    listed = variables.get(VARIABLE)
 
     def value(match: re.Match[str]) -> str:
         if listed is not None and match[1] not in listed.split(","):
@@ -52,23 +52,23 @@ def resolve_secrets(text: str, environ: Mapping[str, str] | None = None) -> str:
                 at=match[0],
                 try_=f"if you trust those who submit, start the agent with --allow-env {match[1]}",
             )
-        if match[1] not in known:
+        if match[1] not in variables:
             raise MeasureError(
                 f"the environment variable {match[1]} is not set",
                 code="secret",
                 at=match[0],
                 try_=f"export {match[1]}=… before running",
             )
-        return known[match[1]]
+        return variables[match[1]]
 
     return REFERENCE.sub(value, text)
 
 
 def redact(text: str, names: Iterable[str], environ: Mapping[str, str] | None = None) -> str:
     """Hide the values of the named variables in a text that will be kept, in whatever case their letters are there."""
-    known = os.environ if environ is None else environ
+    variables = os.environ if environ is None else environ
     for name in names:
-        if len(secret := known.get(name, "")) >= 4:  # shorter ones would garble ordinary words
+        if len(secret := variables.get(name, "")) >= 4:  # shorter ones would garble ordinary words
             text = re.sub(re.escape(secret), HIDDEN, text, flags=re.IGNORECASE)
     return text
 
@@ -120,9 +120,9 @@ class Ports:
         if name is None:
             return str(self.own) if what == "port" else self.host
         if name not in self._others:
-            known = ", ".join(self._others) or "none"
+            started = ", ".join(self._others) or "none"
             raise MeasureError(
-                f"{match[0]} names no service that was started before (started: {known})",
+                f"{match[0]} names no service that was started before (started: {started})",
                 code="service-reference",
                 at=self._at,
                 try_="a service can only name those above it in the file, and one that all runs share cannot name one "

@@ -43,10 +43,10 @@ def zone_named(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):  # unknown, no name at all, or a folder of the database
-        known = available_timezones()
-    if not known:
+        zones = available_timezones()
+    if not zones:
         raise ValueError(f"the time zone {name!r} cannot be looked up: this machine has no time zones; install tzdata")
-    raise ValueError(f"there is no time zone {name!r}; {did_you_mean(name, known, 'see tzdata')}")
+    raise ValueError(f"there is no time zone {name!r}; {did_you_mean(name, zones, 'see tzdata')}")
 
 
 def _is_a_zone(name: str) -> str:
@@ -245,14 +245,14 @@ def _parts_of(short: str) -> dict[str, object] | None:
     """What a rule in short says; None for the plain words and for what nobody understands."""
     if short in _WORDS:
         return {"when": _WORDS[short]}
-    if found := _SILENT.match(short):
-        return {"when": "silent", "after": found["after"]}
-    if found := _WORSE.match(short):
-        parts = {"when": "worse", "metric": found["metric"], "by": found["by"]}
+    if match := _SILENT.match(short):
+        return {"when": "silent", "after": match["after"]}
+    if match := _WORSE.match(short):
+        parts = {"when": "worse", "metric": match["metric"], "by": match["by"]}
         return {key: text for key, text in parts.items() if text is not None}
-    if found := _LIMIT.match(short):
-        way = "above" if found["sign"].startswith(">") else "below"
-        return {"when": way, "metric": found["metric"], "value": float(found["value"])}
+    if match := _LIMIT.match(short):
+        way = "above" if match["sign"].startswith(">") else "below"
+        return {"when": way, "metric": match["metric"], "value": float(match["value"])}
     if re.search(r"[<>]", short):
         raise ValueError(f"{short!r} is no limit; write for example ttft_ms.p99 > 50, the number in the metric's unit")
     return None

@@ -28,9 +28,9 @@ def describe_sections() -> None:
 def _describe_sections() -> None:
     sections = tuple(_below(Section))
     for section in sections:
-        known = {name: text for base in reversed(section.__mro__) for name, text in _texts_in(base).items()}
+        texts = {name: text for base in reversed(section.__mro__) for name, text in _texts_in(base).items()}
         for name, field in section.model_fields.items():
-            field.description = field.description or known.get(name)
+            field.description = field.description or texts.get(name)
     for section in sections:
         section.model_rebuild(force=True)
 

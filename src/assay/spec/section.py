@@ -104,8 +104,8 @@ def canonical(name: str) -> str:
     base, index = (indexed["device"], f":{indexed['index']}") if indexed else (lowered, "")
     device = _ALIASES.get(base, base)
     if device not in DEVICES:
-        known = ", ".join((*DEVICES, *COMPUTE_UNITS.values()))
-        raise ValueError(f"unknown device {name!r}; use one of {known}")
+        choices = ", ".join((*DEVICES, *COMPUTE_UNITS.values()))
+        raise ValueError(f"unknown device {name!r}; use one of {choices}")
     return device + index
 
 

@@ -313,13 +313,13 @@ class _YamlTree:
         if len(self._open) > MAX_DEPTH:
             raise too_deep(f"{self.name}:{line}")
         self._open.add(id(node))
-        found: Any
+        content: Any
         if kind == "MappingNode":
-            found = self._mapping(node, path)
+            content = self._mapping(node, path)
         else:
-            found = [self.value(child, (*path, index)) for index, child in enumerate(node.value)]
+            content = [self.value(child, (*path, index)) for index, child in enumerate(node.value)]
         self._open.discard(id(node))
-        return found
+        return content
 
     def _scalar(self, node: Any, path: KeyPath) -> JsonValue:  # noqa: ANN401
         text = str(node.value)

@@ -84,10 +84,12 @@ class Fetch(Section):
 
 def in_folders(wanted: tuple[Fetch, ...]) -> Iterator[Fetch]:
     """What is wanted, where a path that several files share is the folder around them; so is that of a prefix."""
-    shared = Counter(one.path for one in wanted)
-    for one in wanted:
-        is_folder = shared[one.path] > 1 or (one.src.endswith("/") and not one.is_local)
-        yield one if not is_folder or one.path.endswith("/") else one.model_copy(update={"path": f"{one.path}/"})
+    shared = Counter(entry.path for entry in wanted)
+    for fetch in wanted:
+        is_folder = shared[fetch.path] > 1 or (fetch.src.endswith("/") and not fetch.is_local)
+        yield (
+            fetch if not is_folder or fetch.path.endswith("/") else fetch.model_copy(update={"path": f"{fetch.path}/"})
+        )
 
 
 SHA256 = re.compile(r"^[0-9a-f]{64}$")
@@ -229,9 +231,9 @@ class CommandTarget(Section):
     @classmethod
     def _have_patterns_of_some_size(cls, value: object) -> object:
         # Before each is compiled.
-        given = [one for one in value if isinstance(one, Mapping)] if isinstance(value, list | tuple) else []
-        contexts = [one["context"] for one in given if isinstance(one.get("context"), Mapping)]
-        texts = [one.get("pattern") for one in given] + [text for context in contexts for text in context.values()]
+        given = [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, list | tuple) else []
+        contexts = [entry["context"] for entry in given if isinstance(entry.get("context"), Mapping)]
+        texts = [entry.get("pattern") for entry in given] + [text for context in contexts for text in context.values()]
         check_patterns(text for text in texts if isinstance(text, str))
         return tuple(value) if isinstance(value, list) else value
 

@@ -226,12 +226,12 @@ class Load(Section):
     @model_validator(mode="after")
     def _one_shape(self) -> Load:
         shapes = [name for name in ("concurrency", "rate", "trace", "stages") if getattr(self, name)]
-        mixed = len({one.rate is None for one in self.stages}) > 1
+        mixed = len({stage.rate is None for stage in self.stages}) > 1
         refuse(
             (len(shapes) > 1, f"{' and '.join(shapes)} are different loads; give one of them"),
             (mixed, "stages are either all rates or all concurrencies"),
         )
-        closed = self.concurrency is not None or any(one.concurrency is not None for one in self.stages)
+        closed = self.concurrency is not None or any(stage.concurrency is not None for stage in self.stages)
         open_only = [name for name in ("arrivals", "burstiness") if getattr(self, name) is not None]
         thinks = not closed and self.think is not None and (self.rate or self.trace or self.stages)
         no_rate = self.arrivals is not None and self.rate is None and not self.stages

@@ -96,17 +96,17 @@ class AlertRules(TableAccess):
         """Note the rules of a benchmark's file, in place of those it had; return the ids of those that are gone."""
         of_file = (AlertRuleRow.origin == "file", AlertRuleRow.benchmark == benchmark)
         wanted = {rule.id: rule for rule in rules}
-        known = {row.id: _rule(row) for row in self._scalars(select(AlertRuleRow).where(*of_file))}
-        if _said_by(known) == _said_by(wanted) or any(rule.changed_at > at for rule in known.values()):
+        stored = {row.id: _rule(row) for row in self._scalars(select(AlertRuleRow).where(*of_file))}
+        if _said_by(stored) == _said_by(wanted) or any(rule.changed_at > at for rule in stored.values()):
             return ()
         with self._writing() as session:
             rows = session.scalars(select(AlertRuleRow).where(*of_file).order_by(AlertRuleRow.id).with_for_update())
             there = {row.id: row for row in rows}
             gone = sorted(there.keys() - wanted.keys())
             session.execute(delete(AlertRuleRow).where(AlertRuleRow.id.in_(gone)))
-            for one, rule in sorted(wanted.items()):
-                if one in there:
-                    _overwrite(there[one], rule)
+            for rule_id, rule in sorted(wanted.items()):
+                if rule_id in there:
+                    _overwrite(there[rule_id], rule)
                 else:
                     _insert(session, rule)
             return tuple(gone)
@@ -300,7 +300,7 @@ class Alerts(TableAccess):
 
 def _known(session: Session, which: ColumnElement[bool], *, hold: bool = False) -> DecisionContext:
     # The rules first, by everybody: who waits for an alert while another waits for the rules would wait in a circle.
-    rules = {one.id: one for one in rules_in(session, hold=hold)}
+    rules = {rule.id: rule for rule in rules_in(session, hold=hold)}
     query = select(AlertRow).where(which)
     row = session.scalars(query.with_for_update() if hold else query).one_or_none()
     return DecisionContext(None if row is None else _alert(row), rules)
@@ -320,12 +320,12 @@ def _find(session: Session, reference: str) -> AlertRow:
         return row
     if len(reference) < _SHORTEST_REFERENCE or not set(reference) <= _HEX:
         raise unknown_alert(reference)
-    found = session.scalars(select(AlertRow).where(AlertRow.id.startswith(reference)).limit(2)).all()
-    if len(found) > 1:
+    rows = session.scalars(select(AlertRow).where(AlertRow.id.startswith(reference)).limit(2)).all()
+    if len(rows) > 1:
         raise UsageError(f"several alerts begin with {reference!r}", code="ambiguous", try_="give more of the id")
-    if not found:
+    if not rows:
         raise unknown_alert(reference)
-    return found[0]
+    return rows[0]
 
 
 def _conditions(wanted: AlertFilter) -> list[ColumnElement[bool]]:

@@ -85,8 +85,8 @@ class ContentFiles:
             StoreError: if it is not here and the object store cannot be asked.
         """
         with suppress(FileNotFoundError):
-            found = self.path(checked_digest(digest)).stat()
-            return ObjectFacts(self.key(digest), found.st_size, found.st_mtime)
+            status = self.path(checked_digest(digest)).stat()
+            return ObjectFacts(self.key(digest), status.st_size, status.st_mtime)
         return None if self.backing is None else self.backing.facts(self.key(digest))
 
     def expect(self, digest: str) -> None:
@@ -128,9 +128,9 @@ class ContentFiles:
         if self.backing is None:
             return
         with suppress(OSError):
-            known, now = path.stat(), time.time()
-            if now - known.st_atime > _USED_EVERY_S:
-                os.utime(path, ns=(round(now * 1e9), known.st_mtime_ns))
+            status, now = path.stat(), time.time()
+            if now - status.st_atime > _USED_EVERY_S:
+                os.utime(path, ns=(round(now * 1e9), status.st_mtime_ns))
 
 
 def checked_digest(digest: str) -> str:
@@ -198,19 +198,19 @@ class Upload:
         Raises:
             UsageError: `mismatch` if the content is another.
         """
-        found = self._hash.hexdigest()
-        if digest and found != digest:
+        actual = self._hash.hexdigest()
+        if digest and actual != digest:
             self.drop()
             raise UsageError(
-                f"the content has the SHA-256 {found}, not {digest}", code="mismatch", try_="send the file again"
+                f"the content has the SHA-256 {actual}, not {digest}", code="mismatch", try_="send the file again"
             )
-        path = self._files.path(found)
+        path = self._files.path(actual)
         if path.exists():
             self.drop()
-            return found, False
-        self._files.expect(found)
+            return actual, False
+        self._files.expect(actual)
         _on_disk(path, lambda: self._move_to(path))
-        return found, True
+        return actual, True
 
     def drop(self) -> None:
         """Forget what was written."""

@@ -157,7 +157,7 @@ def _of_postgresql(element: FunctionElement[Any], compiler: SQLCompiler, **how: 
 
 def _arguments(element: FunctionElement[Any], compiler: SQLCompiler, how: dict[str, Any]) -> tuple[str, str]:
     clauses: list[ColumnElement[Any]] = list(element.clauses)
-    document, key = (compiler.process(one, **how) for one in clauses)
+    document, key = (compiler.process(clause, **how) for clause in clauses)
     return document, key
 
 
@@ -302,11 +302,11 @@ def job_summary(row: Row[Any]) -> JobSummary:
 
 def count_jobs(session: Session, campaigns: list[str]) -> dict[str, dict[str, int]]:
     """How many jobs of each campaign are in which state."""
-    found: dict[str, dict[str, int]] = {}
+    counts: dict[str, dict[str, int]] = {}
     query = select(JobRow.campaign_id, JobRow.state, func.count()).where(JobRow.campaign_id.in_(campaigns))
     for campaign, state, count in session.execute(query.group_by(JobRow.campaign_id, JobRow.state)):
-        found.setdefault(campaign, {})[state] = count
-    return found
+        counts.setdefault(campaign, {})[state] = count
+    return counts
 
 
 def _conditions(session: Session, wanted: JobFilter) -> list[ColumnElement[bool]]:
@@ -332,7 +332,7 @@ def _of_benchmark(session: Session, benchmark: str) -> ColumnElement[bool]:
     """The jobs of a benchmark, asked for in the way that suits how many it has."""
     its_own = CampaignRow.benchmark == benchmark
     counts = (select(func.count()).where(its_own), select(func.count()).select_from(CampaignRow))
-    own, all_ = (session.scalar(one) or 0 for one in counts)
+    own, all_ = (session.scalar(count_query) or 0 for count_query in counts)
     # Among the newest jobs of all there soon is a page of a benchmark that has many; where its campaigns were looked up
     # one by one, all its jobs would have to be sorted. What is no plain column is not looked up.
     campaign = JobRow.campaign_id + "" if own * _OFTEN >= all_ else JobRow.campaign_id

@@ -76,7 +76,7 @@ class OverviewReader(TableAccess):
         silent = AgentRow.last_seen < silent_before
         healthy = (AgentRow.state != "faulty") & ~silent
         busy = AgentRow.state.in_(("busy", "cleanup")) & ~silent
-        each = (func.sum(case((one, 1), else_=0)) for one in (healthy, busy, AgentRow.draining, silent))
+        each = (func.sum(case((condition, 1), else_=0)) for condition in (healthy, busy, AgentRow.draining, silent))
         (row,) = self._rows(select(func.count(), *each).select_from(AgentRow))
         return FleetHealth(*(int(number or 0) for number in row))
 
@@ -164,7 +164,7 @@ class ActivityReader(TableAccess):
         lines = JobHistory(self._engine, SYSTEM_CLOCK).events_after(event, limit=limit)
         ended = [line for line in lines if line.job is not None and line.kind in _JOB_ENDED]
         jobs = self._jobs({line.job for line in ended if line.job is not None})
-        found = tuple(
+        ended_jobs = tuple(
             EndedJob(
                 line.at,
                 line.job,
@@ -176,7 +176,7 @@ class ActivityReader(TableAccess):
             for line in ended
             if line.job is not None and line.job in jobs
         )
-        return found, (lines[-1].id if lines else None) or event
+        return ended_jobs, (lines[-1].id if lines else None) or event
 
     def handed_in(self, campaign: str) -> CampaignFile | None:
         """The file of a campaign; None when there is no such campaign."""
@@ -248,12 +248,12 @@ class HeadlineRows(TableAccess):
         """The newest points of each series, the oldest of them first."""
         columns = (PointRow.at, PointRow.value, PointRow.standard_error, PointRow.verdict, PointRow.job_id)
         order = (PointRow.at.desc(), PointRow.id.desc())
-        found: dict[str, tuple[NewestPoint, ...]] = {}
+        points: dict[str, tuple[NewestPoint, ...]] = {}
         with self._reading() as session:
             for name in series:  # one by one: each reads so many entries of an index, however long the series is
                 query = select(*columns).where(PointRow.series_id == name).order_by(*order).limit(limit)
-                found[name] = tuple(NewestPoint(*row) for row in session.execute(query))[::-1]
-        return found
+                points[name] = tuple(NewestPoint(*row) for row in session.execute(query))[::-1]
+        return points
 
     def newest_campaigns(self, benchmarks: Sequence[str]) -> dict[str, str]:
         last = select(CampaignRow.benchmark, func.max(CampaignRow.created_at))

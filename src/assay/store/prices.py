@@ -82,9 +82,13 @@ class Prices(TableAccess):
 
 def price_for(prices: Iterable[PriceRecord], names: Iterable[str]) -> PriceRecord | None:
     """The price of a machine: that of its own name, else of the longest pattern that fits; None where there is none."""
-    known = [name for name in names if name]
-    fitting = [one for one in prices if any(name == one.machine or fnmatchcase(name, one.machine) for name in known)]
-    return max(fitting, key=lambda one: (one.machine in known, len(one.machine)), default=None)
+    own_names = [name for name in names if name]
+    fitting = [
+        price
+        for price in prices
+        if any(name == price.machine or fnmatchcase(name, price.machine) for name in own_names)
+    ]
+    return max(fitting, key=lambda price: (price.machine in own_names, len(price.machine)), default=None)
 
 
 def _check(machine: str, per_hour: float, currency: str) -> None:

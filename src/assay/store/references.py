@@ -65,15 +65,15 @@ class ResultReference:
 
 def rev_parse(folder: Path, revision: str) -> str:
     """Ask git for the commit that a revision names in a folder's repository; empty where it names none."""
-    found = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-    return found.strip()
+    commit = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    return commit.strip()
 
 
 def rev_list(folder: Path, branch: str) -> frozenset[str]:
     """Ask git for the commits of a branch in a folder's repository; of the remote one where only that is there."""
     for name in (f"refs/heads/{branch}", f"refs/remotes/origin/{branch}", f"refs/remotes/{branch}"):
-        if found := _git(folder, "rev-list", "--max-count", str(_LONGEST_BRANCH), "--end-of-options", name):
-            return frozenset(found.split())
+        if commits := _git(folder, "rev-list", "--max-count", str(_LONGEST_BRANCH), "--end-of-options", name):
+            return frozenset(commits.split())
     return frozenset()
 
 
@@ -231,12 +231,12 @@ class References:
                 f"{reference!r} names no label", code="label", try_="write label:nightly or label:branch=main"
             )
         seen: dict[str, None] = {}
-        found: list[str] = []
+        campaigns: list[str] = []
         for campaign, labels in self._index().labels(benchmark):
             seen |= dict.fromkeys(f"{key}={text}" for key, text in labels.items())
             if campaign not in but and name in labels and (not equals or str(labels[name]) == value):
-                found.append(campaign)
-        if not found:
+                campaigns.append(campaign)
+        if not campaigns:
             there = f"; there are {', '.join(list(seen)[:_SHOWN])}" if seen else "; none has a label"
             raise NoSuchResultError(
                 f"no campaign{_of(benchmark)} with measured jobs has the label {reference.removeprefix(_LABEL)}{there}",
@@ -244,7 +244,7 @@ class References:
                 at=self._index().name,
                 try_="give results a label with `labels:` in the file, or --set labels.branch=main",
             )
-        return found
+        return campaigns
 
     def _measured_at(self, reference: str, benchmark: str, but: Collection[str]) -> list[str]:
         revision = reference.removeprefix(_COMMIT)
@@ -252,20 +252,20 @@ class References:
             raise UsageError(
                 f"{reference!r} names no commit", code="commit", try_="write commit:1a2b3c or commit:HEAD~1"
             )
-        known = self._commits(revision.lower(), benchmark, but) if _HEX.match(revision.lower()) else {}
-        if not known:
+        matching = self._commits(revision.lower(), benchmark, but) if _HEX.match(revision.lower()) else {}
+        if not matching:
             commit = self._resolve(revision, benchmark)
-            known = self._commits(commit, benchmark, but) if commit else {}
-            if not known:
+            matching = self._commits(commit, benchmark, but) if commit else {}
+            if not matching:
                 raise self._unknown_commit(revision, commit, benchmark)
-        if len(known) > 1:
-            names = ", ".join(commit[:12] for commit in known)
+        if len(matching) > 1:
+            names = ", ".join(commit[:12] for commit in matching)
             raise UsageError(
                 f"{revision!r} begins several commits with results: {names}",
                 code="ambiguous",
                 try_="give more of the commit",
             )
-        (campaigns,) = known.values()
+        (campaigns,) = matching.values()
         # What was measured with changes on top is not the commit; it counts where nothing else was measured there.
         clean = [campaign for campaign, changed in campaigns if not changed]
         return clean or [campaign for campaign, _ in campaigns]
@@ -278,20 +278,23 @@ class References:
         if not branch:
             raise UsageError(f"{reference!r} names no branch", code="branch", try_="write branch:main")
         folders = self._repositories(benchmark)
-        commits = next((told for folder in folders if (told := self._branch_commits(folder, branch))), frozenset())
+        commits = next(
+            (branch_commits for folder in folders if (branch_commits := self._branch_commits(folder, branch))),
+            frozenset(),
+        )
         if not commits:
             raise NoSuchResultError(
                 f"git knows no branch {branch!r}",
                 code="unknown-branch",
                 try_="fetch it, or name the folder of its repository with --repository",
             )
-        found: dict[str, None] = {}
+        campaigns: dict[str, None] = {}
         for revision in self._index().revisions(benchmark):
-            if len(found) == most:
+            if len(campaigns) == most:
                 break
             if revision.campaign not in but and revision.commit in commits and not revision.is_changed:
-                found[revision.campaign] = None
-        if not found:
+                campaigns[revision.campaign] = None
+        if not campaigns:
             raise NoSuchResultError(
                 f"no campaign{_of(benchmark)} was measured at one of the {len(commits):,} commits of {branch} that "
                 "are in the repository, without changes on top",
@@ -299,15 +302,15 @@ class References:
                 at=self._index().name,
                 try_="check it out and measure it with `assay run`, or fetch more of its history",
             )
-        return tuple(found)
+        return tuple(campaigns)
 
     def _commits(self, prefix: str, benchmark: str, but: Collection[str]) -> dict[str, list[tuple[str, bool]]]:
         """Commit that begins so → campaigns measured there, the newest first, and whether something was changed."""
-        found: dict[str, dict[str, bool]] = {}
+        commits: dict[str, dict[str, bool]] = {}
         for revision in self._index().revisions(benchmark, prefix):
             if revision.campaign not in but:
-                found.setdefault(revision.commit, {}).setdefault(revision.campaign, revision.is_changed)
-        return {commit: list(campaigns.items()) for commit, campaigns in found.items()}
+                commits.setdefault(revision.commit, {}).setdefault(revision.campaign, revision.is_changed)
+        return {commit: list(campaigns.items()) for commit, campaigns in commits.items()}
 
     def _resolve(self, revision: str, benchmark: str) -> str:
         """The commit of a revision: in the repository given, else in the benchmark's, else in this folder's."""
@@ -355,8 +358,8 @@ def _of(benchmark: str) -> str:
 
 
 def _split_job(reference: str) -> tuple[str, int | None]:
-    found = _JOB.match(reference)
-    return (found[1], int(found[2])) if found else (reference, None)
+    match = _JOB.match(reference)
+    return (match[1], int(match[2])) if match else (reference, None)
 
 
 def _path(reference: str) -> Path | None:
@@ -374,16 +377,16 @@ def _files(path: Path, reference: str, benchmark: str, most: Most, but: Collecti
     name, job = _split_job(reference)
     if job is not None and not path.exists():
         found_in = _files(Path(name).expanduser(), name, benchmark, most, but)
-        return tuple(replace(one, job=job) for one in found_in)
+        return tuple(replace(entry, job=job) for entry in found_in)
     if path.is_dir():
-        found = sorted(_documents(path, benchmark, but), reverse=True)
-        if not found:
+        documents = sorted(_documents(path, benchmark, but), reverse=True)
+        if not documents:
             raise NoSuchResultError(
                 f"{reference} holds no result document",
                 code="unknown-file",
                 try_="write results there with `assay run FILE --out FOLDER`",
             )
-        return tuple(ResultReference(path=one) for _, one in _first(found, most or "all"))
+        return tuple(ResultReference(path=document) for _, document in _first(documents, most or "all"))
     if not path.is_file():
         raise NoSuchResultError(
             f"there is no file {reference}", code="unknown-file", try_="write one with `assay run FILE --format json`"

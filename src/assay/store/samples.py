@@ -138,9 +138,11 @@ def check_samples(path: Path, digest: str, most: int = MOST_SAMPLES) -> None:
 def _lacking(schema: Any) -> str:  # noqa: ANN401  (pyarrow is untyped)
     for name, (kind, words) in _COLUMNS.items():
         index = schema.get_field_index(name)
-        found = None if index < 0 else schema.field(index).type
-        found = getattr(found, "value_type", found) if "dictionary" in str(found) else found
-        if found is None or str(found) != kind:
+        column_type = None if index < 0 else schema.field(index).type
+        column_type = (
+            getattr(column_type, "value_type", column_type) if "dictionary" in str(column_type) else column_type
+        )
+        if column_type is None or str(column_type) != kind:
             return f"it has no column {name!r} of {words}"
     return ""
 
@@ -161,12 +163,14 @@ def _size(described: Any) -> tuple[int, int]:  # noqa: ANN401
 def _decoded(content: bytes, path: Path) -> tuple[SampleSet, ...]:
     pa, _ = arrow()
     try:
-        found, why = decode(content), "its columns are not numbers"
+        sets, why = decode(content), "its columns are not numbers"
     except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, IndexError) as problem:
-        found, why = None, type(problem).__name__
-    if found is None or any(one.value.dtype.kind not in "fiu" or one.at_ns.dtype.kind != "i" for one in found):
+        sets, why = None, type(problem).__name__
+    if sets is None or any(
+        sample_set.value.dtype.kind not in "fiu" or sample_set.at_ns.dtype.kind != "i" for sample_set in sets
+    ):
         raise StoreError(f"the sample file cannot be read: {why}", code="samples", at=str(path), try_="measure again")
-    return found
+    return sets
 
 
 @contextmanager
@@ -206,9 +210,9 @@ def encode(sets: tuple[SampleSet, ...]) -> memoryview:
     import numpy as np
 
     pa, pq = arrow()
-    numbers = np.arange(max(len(one.value) for one in sets), dtype=np.int64)
+    numbers = np.arange(max(len(sample_set.value) for sample_set in sets), dtype=np.int64)
     # Chunk by chunk: joined into one array each, a million requests would be in memory twice.
-    codes = [np.full(len(one.value), index, dtype=np.int32) for index, one in enumerate(sets)]
+    codes = [np.full(len(sample_set.value), index, dtype=np.int32) for index, sample_set in enumerate(sets)]
 
     def words(names: list[str]) -> Any:  # noqa: ANN401  (pyarrow is untyped)
         distinct = pa.array(names)
@@ -216,11 +220,11 @@ def encode(sets: tuple[SampleSet, ...]) -> memoryview:
 
     table = pa.table(
         {
-            "metric": words([one.metric for one in sets]),
-            "phase": words([one.phase for one in sets]),
-            "sample": pa.chunked_array([numbers[: len(one.value)] for one in sets]),
-            "at_ns": pa.chunked_array([one.at_ns for one in sets]),
-            "value": pa.chunked_array([one.value for one in sets]),
+            "metric": words([sample_set.metric for sample_set in sets]),
+            "phase": words([sample_set.phase for sample_set in sets]),
+            "sample": pa.chunked_array([numbers[: len(sample_set.value)] for sample_set in sets]),
+            "at_ns": pa.chunked_array([sample_set.at_ns for sample_set in sets]),
+            "value": pa.chunked_array([sample_set.value for sample_set in sets]),
         }
     )
     sink = pa.BufferOutputStream()

@@ -251,8 +251,8 @@ class Firings(TableAccess):
             if row is None or not decided:
                 return ()
             made = [
-                self._insert(session, row.id, one.due.timestamp(), _WORDS[one.word], one.because, server)
-                for one in decided
+                self._insert(session, row.id, decision.due.timestamp(), _WORDS[decision.word], decision.because, server)
+                for decision in decided
             ]
             row.considered_to = decided[-1].due.timestamp()
             session.flush()
@@ -342,10 +342,10 @@ class Firings(TableAccess):
 
     def replace(self, firings: Iterable[FiringRecord], by: FiringRecord) -> None:
         """Give up firings that a later one takes the place of."""
-        told = f"the firing of {in_words(datetime.fromtimestamp(by.due, UTC))} took its place"
+        reason = f"the firing of {in_words(datetime.fromtimestamp(by.due, UTC))} took its place"
         with self._writing() as session:
             _lock(session, by.schedule)
-            _move(session, [one.id for one in firings], ("taken", "waiting"), "skipped", told)
+            _move(session, [firing.id for firing in firings], ("taken", "waiting"), "skipped", reason)
 
     # Reading
 
@@ -377,9 +377,9 @@ class Firings(TableAccess):
         sure = max(since, now - timedelta(seconds=schedule.jitter))
         due = due_between(schedule, since, sure, _MOST_ROWS + 1) + due_between(schedule, sure, now)
         # In order: one whose jitter is long holds up the next, so that all before `considered_to` are dealt with.
-        starts = itertools.accumulate((start_of(schedule, row.name, one) for one in due), max)
+        starts = itertools.accumulate((start_of(schedule, row.name, moment) for moment in due), max)
         begins = dict(zip(due, starts, strict=True))
-        begun = [one for one in due if begins[one] <= now]
+        begun = [moment for moment in due if begins[moment] <= now]
         return decide(begun[-_MOST_ROWS:], now, schedule.missed, start=begins.__getitem__, more=len(begun) > _MOST_ROWS)
 
     def _insert(
@@ -432,7 +432,7 @@ def _move(session: Session, firings: Sequence[int], before: tuple[Outcome, ...],
 
 def _taken(session: Session, firings: Iterable[int | None]) -> tuple[FiringRecord, ...]:
     """Those of some firings that were made just now and are to be submitted, in order."""
-    ids = [one for one in firings if one is not None]
+    ids = [firing for firing in firings if firing is not None]
     query = select(FiringRow).where(FiringRow.id.in_(ids), FiringRow.outcome == "taken").order_by(FiringRow.due)
     return tuple(map(_record, session.scalars(query)))
 

@@ -159,7 +159,7 @@ class SeriesRows(TableAccess):
                 add = insert_into(session, PointRow)
                 new = {name: add.excluded[name] for name in ("at", "value", "standard_error", "verdict", "context")}
                 add = add.on_conflict_do_update(index_elements=["series_id", "job_id"], set_=new)
-                session.execute(add, [_values(one) for one in points])
+                session.execute(add, [_values(point) for point in points])
 
     def take(self, series: Sequence[SeriesRecord], points: Sequence[NewPoint]) -> int:
         """Keep imported points, and the series that are new; return how many points were not there yet.
@@ -167,23 +167,23 @@ class SeriesRows(TableAccess):
         The same point (series, time and value) is taken as often as it is given, and no oftener however often the same
         file is imported.
         """
-        ids = [one.id for one in series]
+        ids = [record.id for record in series]
         with self._writing() as session:
             _ensure(session, series)
             # Whoever imports into the same series waits here, and then sees what was added.
             rows = select(SeriesRow).where(SeriesRow.id.in_(ids)).order_by(SeriesRow.id).with_for_update()
-            given = {one.id: one for one in series}
+            given = {record.id: record for record in series}
             for row in session.scalars(rows).all():
                 row.unit, row.better = given[row.id].unit[:40] or row.unit, given[row.id].better or row.better
-            known = select(PointRow.series_id, PointRow.at, PointRow.value)
-            there = Counter(tuple(row) for row in session.execute(known.where(PointRow.series_id.in_(ids))))
+            point_query = select(PointRow.series_id, PointRow.at, PointRow.value)
+            there = Counter(tuple(row) for row in session.execute(point_query.where(PointRow.series_id.in_(ids))))
             new = []
-            for one in points:
-                key = (one.series, one.at, one.value)
+            for point in points:
+                key = (point.series, point.at, point.value)
                 if there[key] > 0:
                     there[key] -= 1
                 else:
-                    new.append(_values(one))
+                    new.append(_values(point))
             if new:
                 session.execute(insert(PointRow), new)
         return len(new)
@@ -280,19 +280,19 @@ def _ensure(session: Session, series: Sequence[SeriesRecord]) -> None:
     """Make the series that are not there yet; always in the same order, so that nobody waits for each other."""
     rows = [
         {
-            "id": one.id,
-            "benchmark": one.benchmark[:200],
-            "metric": one.metric,
-            "unit": one.unit[:40],
-            "better": one.better,
-            "point": dict(one.point),
-            "labels": dict(one.labels),
-            "machine": dict(one.machine),
-            "origin": one.origin,
+            "id": record.id,
+            "benchmark": record.benchmark[:200],
+            "metric": record.metric,
+            "unit": record.unit[:40],
+            "better": record.better,
+            "point": dict(record.point),
+            "labels": dict(record.labels),
+            "machine": dict(record.machine),
+            "origin": record.origin,
             "checked": 0,
             "report": "",
         }
-        for one in sorted(series, key=lambda one: one.id)
+        for record in sorted(series, key=lambda record: record.id)
     ]
     if rows:
         session.execute(insert_into(session, SeriesRow).on_conflict_do_nothing(index_elements=["id"]), rows)
@@ -316,10 +316,10 @@ def _counts(session: Session, series: Sequence[str]) -> dict[str, tuple[int, flo
 def _columns(session: Session, series: Sequence[str]) -> dict[str, PointColumns]:
     query: Select[Any] = select(*_SHOWN).where(PointRow.series_id.in_(series))
     query = query.order_by(PointRow.series_id, PointRow.at, PointRow.id)
-    rows: dict[str, list[Row[Any]]] = {one: [] for one in series}
+    rows: dict[str, list[Row[Any]]] = {series_id: [] for series_id in series}
     for row in session.execute(query):
         rows[row.series_id].append(row)
-    return {one: _column(found, 0) for one, found in rows.items()}
+    return {series_id: _column(own_rows, 0) for series_id, own_rows in rows.items()}
 
 
 def _newest(session: Session, series: str, longest: int, count: int) -> PointColumns:
@@ -353,16 +353,16 @@ class FindingRows(TableAccess):
 
     def before(self, series: Sequence[str]) -> dict[str, LastCheck]:
         """What the last check of each series left."""
-        found: dict[str, LastCheck] = {}
+        checks: dict[str, LastCheck] = {}
         columns = (SeriesRow.id, SeriesRow.checked, SeriesRow.report, SeriesRow.better)
         with self._reading() as session:
             for part in parts_of(series):
-                kept: dict[str, list[StoredFinding]] = {}
+                findings: dict[str, list[StoredFinding]] = {}
                 for row in session.scalars(select(FindingRow).where(FindingRow.series_id.in_(part))):
-                    kept.setdefault(row.series_id, []).append(_kept(row))
+                    findings.setdefault(row.series_id, []).append(_kept(row))
                 for name, checked, report, better in session.execute(select(*columns).where(SeriesRow.id.in_(part))):
-                    found[name] = LastCheck(checked, report, cast("Any", better), tuple(kept.get(name, ())))
-        return found
+                    checks[name] = LastCheck(checked, report, cast("Any", better), tuple(findings.get(name, ())))
+        return checks
 
     def keep(self, checks: Sequence[CheckOutcome]) -> tuple[str, ...]:
         """Keep what checks concluded.
@@ -371,7 +371,7 @@ class FindingRows(TableAccess):
             The series that somebody else has checked meanwhile: nothing of theirs was kept.
         """
         again: list[str] = []
-        by_series = {one.series: one for one in checks}
+        by_series = {series_check.series: series_check for series_check in checks}
         query = select(SeriesRow).where(SeriesRow.id.in_(tuple(by_series))).order_by(SeriesRow.id).with_for_update()
         with self._writing() as session:
             for row in session.scalars(query).all():

@@ -59,10 +59,10 @@ class SeriesFile:
 
     def series(self) -> dict[str, tuple[FilePoint, ...]]:
         """Name → its points in order of time; those of equal time in the order of the file."""
-        found: dict[str, list[FilePoint]] = {}
+        by_name: dict[str, list[FilePoint]] = {}
         for point in self.points:
-            found.setdefault(point.series, []).append(point)
-        return {name: tuple(sorted(mine, key=lambda one: one.at)) for name, mine in found.items()}
+            by_name.setdefault(point.series, []).append(point)
+        return {name: tuple(sorted(mine, key=lambda entry: entry.at)) for name, mine in by_name.items()}
 
 
 class _BadLineError(Exception):
@@ -109,16 +109,16 @@ def _json_lines(text: str) -> Iterator[tuple[int, Mapping[str, Any] | _BadLineEr
         if not line.strip():
             continue
         try:
-            told = json.loads(line)
+            document = json.loads(line)
         except (ValueError, RecursionError):
             yield number, _BadLineError("this line is not JSON")
             continue
-        yield number, told if isinstance(told, dict) else _BadLineError("this line is no JSON object")
+        yield number, document if isinstance(document, dict) else _BadLineError("this line is no JSON object")
 
 
 def _csv_lines(text: str, source: str) -> Iterator[tuple[int, Mapping[str, Any] | _BadLineError]]:
     head = text.partition("\n")[0]
-    delimiter = next((one for one in (",", ";", "\t") if one in head), ",")
+    delimiter = next((candidate for candidate in (",", ";", "\t") if candidate in head), ",")
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
         names = _columns(next(reader, []), source)
@@ -151,10 +151,10 @@ def _columns(head: Iterable[str], source: str) -> list[str]:
     twice = [name for name in dict.fromkeys(names) if name and names.count(name) > 1]
     lacking = [name for name in NEEDED if name not in names]
     if lacking or twice:
-        told = f"no column {' and '.join(lacking)}" if lacking else f"{' and '.join(twice)} more than once"
+        complaint = f"no column {' and '.join(lacking)}" if lacking else f"{' and '.join(twice)} more than once"
         shown = f"; it is {','.join(names)[:80]!r}" if any(names) else "; it is empty"
         raise UsageError(
-            f"the first line names {told}{shown}",
+            f"the first line names {complaint}{shown}",
             code="series-file",
             at=f"{source}:1",
             try_="begin with series,time,value",
@@ -222,21 +222,21 @@ def _better(told: object, name: str) -> Better | None:
     if text not in _MISSING:
         raise _BadLineError(f"better is {told!r}; it is lower or higher, or left out")
     # A name that assay itself gives a metric says which direction is better.
-    known = METRICS.get(base_name(name))
-    return known.better if known else None
+    metric = METRICS.get(base_name(name))
+    return metric.better if metric else None
 
 
 def _unit(name: str) -> str:
-    known = METRICS.get(base_name(name))
-    return known.unit if known else ""
+    metric = METRICS.get(base_name(name))
+    return metric.unit if metric else ""
 
 
 def _context(line: Mapping[str, Any]) -> dict[str, JsonValue]:
     """Everything else that the line tells: packages together, empty cells left out."""
-    found: dict[str, JsonValue] = {}
+    facts: dict[str, JsonValue] = {}
     packages: dict[str, JsonValue] = {}
-    for name, told in line.items():
-        value = told.strip() if isinstance(told, str) else told
+    for name, cell in line.items():
+        value = cell.strip() if isinstance(cell, str) else cell
         if name in _OWN or not name or value is None or value == "":
             continue
         if "\0" in name or "\\u0000" in json.dumps(value) or len(str(value)) > _LONGEST_CONTEXT:
@@ -245,11 +245,11 @@ def _context(line: Mapping[str, Any]) -> dict[str, JsonValue]:
         if dot and mark in ("package", "packages"):
             packages[package] = value
         else:
-            found[_ALIASES.get(name, name)] = value
-    named = found.get("packages")
+            facts[_ALIASES.get(name, name)] = value
+    named = facts.get("packages")
     if packages:
-        found["packages"] = {**(named if isinstance(named, dict) else {}), **packages}
-    return found
+        facts["packages"] = {**(named if isinstance(named, dict) else {}), **packages}
+    return facts
 
 
 def checked_point(point: FilePoint) -> FilePoint:

@@ -285,7 +285,7 @@ class Store(TableAccess):
             if row is None:
                 raise _unknown(campaign, self.folder)
             rows = session.scalars(select(JobRow).where(JobRow.campaign_id == campaign).order_by(JobRow.position)).all()
-            jobs = tuple(_stored(one) for one in rows)
+            jobs = tuple(_stored(job_row) for job_row in rows)
             return campaign_summary(row, Counter(job.state for job in jobs)), jobs
 
     def job_state(self, job_id: str) -> State:
@@ -316,16 +316,16 @@ class Store(TableAccess):
         with self._reading() as session:
             if name == "latest" and (back.isdigit() or not back):
                 newest = select(CampaignRow.id).order_by(CampaignRow.created_at.desc(), CampaignRow.id.desc())
-                found = session.scalars(newest.offset(int(back or 0)).limit(1)).all()
+                ids = session.scalars(newest.offset(int(back or 0)).limit(1)).all()
             else:
-                found = session.scalars(
+                ids = session.scalars(
                     select(CampaignRow.id).where(CampaignRow.id.startswith(reference, autoescape=True)).limit(5)
                 ).all()
-        if not found:
+        if not ids:
             raise _unknown(reference, self.folder)
-        if len(found) > 1 and reference not in found:
-            raise ambiguous(reference, "campaigns", found)
-        return reference if reference in found else found[0]
+        if len(ids) > 1 and reference not in ids:
+            raise ambiguous(reference, "campaigns", ids)
+        return reference if reference in ids else ids[0]
 
     def remove(self, campaign: str) -> None:
         """Forget a campaign, its runs, and the samples and files that no other run has."""

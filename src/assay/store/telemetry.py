@@ -70,7 +70,7 @@ class Recording:
         return tuple(dict.fromkeys(track.source for track in self.tracks))
 
     def track(self, source: str, name: str) -> Track | None:
-        return next((one for one in self.tracks if one.source == source and one.name == name), None)
+        return next((track for track in self.tracks if track.source == source and track.name == name), None)
 
 
 def read_telemetry(content: bytes) -> Recording:
@@ -149,14 +149,14 @@ def _track(source: str, name: str, labels: str, at_ns: NDArray[np.int64], value:
     if (np.diff(at_ns) < 0).any():
         order = np.argsort(at_ns, kind="stable")
         at_ns, value = at_ns[order], value[order]
-    told = json.loads(labels) if labels else {}
-    return Track(source, name, at_ns, value, told if isinstance(told, dict) else {})
+    parsed = json.loads(labels) if labels else {}
+    return Track(source, name, at_ns, value, parsed if isinstance(parsed, dict) else {})
 
 
 def _phases(tracks: tuple[Track, ...]) -> tuple[Stretch, ...]:
     """The phases from their marks; one that was never ended lasts until the last reading."""
     last = max((int(track.at_ns[-1]) for track in tracks if track.at_ns.size), default=0)
-    found: list[Stretch] = []
+    stretches: list[Stretch] = []
     for track in tracks:
         if track.source != PHASE:
             continue
@@ -165,11 +165,11 @@ def _phases(tracks: tuple[Track, ...]) -> tuple[Stretch, ...]:
             if value:
                 begun = at if begun is None else begun
             elif begun is not None:
-                found.append(Stretch(track.name, begun, at))
+                stretches.append(Stretch(track.name, begun, at))
                 begun = None
         if begun is not None:
-            found.append(Stretch(track.name, begun, last))
-    return tuple(sorted(found, key=lambda one: one.begin_ns))
+            stretches.append(Stretch(track.name, begun, last))
+    return tuple(sorted(stretches, key=lambda stretch: stretch.begin_ns))
 
 
 def _unreadable(why: str, what: str = "telemetry") -> StoreError:
@@ -214,7 +214,7 @@ class Metrics:
 
     def named(self, *names: str) -> tuple[ScrapedSeries, ...]:
         """All series of some names."""
-        return tuple(one for one in self.series if one.name in names)
+        return tuple(series for series in self.series if series.name in names)
 
     @property
     def measured(self) -> tuple[float, float] | None:
@@ -225,7 +225,7 @@ class Metrics:
     @property
     def scrapes(self) -> int:
         """How many scrapes there were, those that failed among them."""
-        return sum(int(one.value.size) for one in self.named("up"))
+        return sum(int(series.value.size) for series in self.named("up"))
 
 
 def cut(
@@ -235,12 +235,12 @@ def cut(
     import numpy as np
 
     low, high = round(begin_s * 1e3), round(end_s * 1e3)
-    found = []
-    for one in metrics.series:
-        first, last = np.searchsorted(one.at_ms, low, "left"), np.searchsorted(one.at_ms, high, "right")
-        if last > first and keep(one):
-            found.append(replace(one, at_ms=one.at_ms[first:last], value=one.value[first:last]))
-    return replace(metrics, series=tuple(found), begin_s=begin_s, end_s=end_s)
+    chosen = []
+    for series in metrics.series:
+        first, last = np.searchsorted(series.at_ms, low, "left"), np.searchsorted(series.at_ms, high, "right")
+        if last > first and keep(series):
+            chosen.append(replace(series, at_ms=series.at_ms[first:last], value=series.value[first:last]))
+    return replace(metrics, series=tuple(chosen), begin_s=begin_s, end_s=end_s)
 
 
 def merged(parts: Sequence[Metrics]) -> Metrics:
@@ -249,14 +249,14 @@ def merged(parts: Sequence[Metrics]) -> Metrics:
 
     rows: dict[tuple[str, str], list[ScrapedSeries]] = {}
     for part in parts:
-        for one in part.series:
-            rows.setdefault((one.name, _text(one.labels)), []).append(one)
+        for scraped in part.series:
+            rows.setdefault((scraped.name, _text(scraped.labels)), []).append(scraped)
     series = []
-    for found in rows.values():
-        at_ms, place = np.unique(np.concatenate([one.at_ms for one in found]), return_index=True)
-        value = np.concatenate([one.value for one in found])[place]
-        kind = next((one.kind for one in found if one.kind), "")
-        series.append(ScrapedSeries(found[0].name, found[0].labels, kind, at_ms, value))
+    for pieces in rows.values():
+        at_ms, place = np.unique(np.concatenate([piece.at_ms for piece in pieces]), return_index=True)
+        value = np.concatenate([piece.value for piece in pieces])[place]
+        kind = next((piece.kind for piece in pieces if piece.kind), "")
+        series.append(ScrapedSeries(pieces[0].name, pieces[0].labels, kind, at_ms, value))
     notes = {name: why for part in parts for name, why in part.notes.items()}
     begin, end = min(part.begin_s for part in parts), max(part.end_s for part in parts)
     return Metrics(tuple(series), parts[0].interval_s, begin, end, notes=notes)
@@ -267,20 +267,20 @@ def encode(metrics: Metrics) -> bytes:
     import numpy as np
 
     pa, pq = arrow()
-    rows = sorted(metrics.series, key=lambda one: (one.name, _text(one.labels)))
-    lengths = [int(one.value.size) for one in rows]
+    rows = sorted(metrics.series, key=lambda series: (series.name, _text(series.labels)))
+    lengths = [int(series.value.size) for series in rows]
 
     def words(found: list[str]) -> Any:  # noqa: ANN401  (pyarrow is untyped)
         distinct = {word: code for code, word in enumerate(dict.fromkeys(found))}
         codes = np.repeat(np.array([distinct[word] for word in found], dtype=np.int32), lengths)
         return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(list(distinct), pa.string()))
 
-    at_ms = np.concatenate([one.at_ms for one in rows]) if rows else np.empty(0, np.int64)
-    value = np.concatenate([one.value for one in rows]) if rows else np.empty(0, np.float64)
+    at_ms = np.concatenate([series.at_ms for series in rows]) if rows else np.empty(0, np.int64)
+    value = np.concatenate([series.value for series in rows]) if rows else np.empty(0, np.float64)
     columns = {
-        "name": words([one.name for one in rows]),
-        "labels": words([_text(one.labels) for one in rows]),
-        "kind": words([one.kind for one in rows]),
+        "name": words([series.name for series in rows]),
+        "labels": words([_text(series.labels) for series in rows]),
+        "kind": words([series.kind for series in rows]),
         "at_ms": pa.array(at_ms, pa.int64()),
         "value": pa.array(value, pa.float64()),
     }
@@ -327,18 +327,18 @@ def _series(table: Any) -> tuple[ScrapedSeries, ...]:  # noqa: ANN401  (pyarrow 
     import numpy as np
 
     coded = [table.column(name).combine_chunks() for name in _COLUMNS[:3]]
-    coded = [one if hasattr(one, "dictionary") else one.dictionary_encode() for one in coded]
-    words = [one.dictionary.to_pylist() for one in coded]
-    codes = np.stack([one.indices.to_numpy(zero_copy_only=False) for one in coded]) if table.num_rows else None
+    coded = [column if hasattr(column, "dictionary") else column.dictionary_encode() for column in coded]
+    words = [column.dictionary.to_pylist() for column in coded]
+    codes = np.stack([column.indices.to_numpy(zero_copy_only=False) for column in coded]) if table.num_rows else None
     if codes is None:
         return ()
     at_ms, value = table.column("at_ms").to_numpy(), table.column("value").to_numpy()
     bounds = [0, *(np.flatnonzero((np.diff(codes) != 0).any(axis=0)) + 1).tolist(), table.num_rows]
-    found = []
+    series = []
     for low, high in itertools.pairwise(bounds):
         name, labels, kind = (part[code[low]] for part, code in zip(words, codes, strict=True))
-        found.append(ScrapedSeries(name, json.loads(labels), kind, at_ms[low:high], value[low:high]))
-    return tuple(found)
+        series.append(ScrapedSeries(name, json.loads(labels), kind, at_ms[low:high], value[low:high]))
+    return tuple(series)
 
 
 def _text(labels: Mapping[str, str]) -> str:

@@ -81,19 +81,19 @@ class TokenStore(TableAccess):
         """The token that a secret belongs to; None when there is none, or it has run out."""
         digest, now = _hash(secret), self._now()
         with self._lock:
-            until, known = self._trusted.get(digest, (0.0, None))
-        if known is not None and now < until:
-            return known if _is_valid(known, now) else None
+            until, trusted = self._trusted.get(digest, (0.0, None))
+        if trusted is not None and now < until:
+            return trusted if _is_valid(trusted, now) else None
         row = self._scalar(select(TokenRow).where(TokenRow.hash == digest))
-        found = record_from(Token, row) if row is not None and hmac.compare_digest(row.hash, digest) else None
-        if found is None or not _is_valid(found, now):
+        token = record_from(Token, row) if row is not None and hmac.compare_digest(row.hash, digest) else None
+        if token is None or not _is_valid(token, now):
             return None
         with self._lock:
-            self._trusted[digest] = (now + TRUST_S, found)
-        if found.last_used is None or now - found.last_used > _NOTE_USE_EVERY_S:
+            self._trusted[digest] = (now + TRUST_S, token)
+        if token.last_used is None or now - token.last_used > _NOTE_USE_EVERY_S:
             with self._writing() as session:
-                session.execute(update(TokenRow).where(TokenRow.id == found.id).values(last_used=now))
-        return found
+                session.execute(update(TokenRow).where(TokenRow.id == token.id).values(last_used=now))
+        return token
 
     def list(self) -> tuple[Token, ...]:
         """All tokens, the oldest first."""

@@ -59,17 +59,17 @@ _STEP = 1.25
 
 
 def build(material: DigestMaterial, since: float, until: float, version: str = "") -> Digest:
-    alerts = {finding: one for one in material.alerts for finding in one.findings}
+    alerts = {finding: alert for alert in material.alerts for finding in alert.findings}
     # Changes that happened in this time, or were found in it: one may become clear only weeks after it came.
     moved = [
-        _with_alert(one, alerts.get(one.id))
-        for one in material.movements
-        if since <= one.at <= until or (since <= one.found_at <= until and one.at <= until)
+        _with_alert(movement, alerts.get(movement.id))
+        for movement in material.movements
+        if since <= movement.at <= until or (since <= movement.found_at <= until and movement.at <= until)
     ]
-    told = {one.alert for one in moved if one.alert}
-    handled = [one for one in material.alerts if one.state in _DEALT_WITH and since <= one.changed_at <= until]
-    settled = {finding for one in handled for finding in one.findings}
-    moments = [one.last_at for one in material.series if one.last_at is not None]
+    linked_alerts = {movement.alert for movement in moved if movement.alert}
+    handled = [alert for alert in material.alerts if alert.state in _DEALT_WITH and since <= alert.changed_at <= until]
+    settled = {finding for alert in handled for finding in alert.findings}
+    moments = [series.last_at for series in material.series if series.last_at is not None]
     silent, long_silent = _silent(material.series, since, until)
     return Digest(
         since=since,
@@ -79,11 +79,11 @@ def build(material: DigestMaterial, since: float, until: float, version: str = "
         fresh=sum(since <= at <= until for at in moments),
         last_at=max(moments, default=None),
         groups=grouped(moved),
-        failed=failures(one for one in material.failed if since <= one.last_at <= until),
+        failed=failures(job for job in material.failed if since <= job.last_at <= until),
         noisy=noisy(material.series, since),
-        handled=tuple(sorted(handled, key=lambda one: -one.changed_at)),
-        expected=tuple(one for one in moved if one.state == "expected" and one.id not in settled),
-        alerts=tuple(one for one in material.alerts if one.state == "open" and one.id not in told),
+        handled=tuple(sorted(handled, key=lambda alert: -alert.changed_at)),
+        expected=tuple(movement for movement in moved if movement.state == "expected" and movement.id not in settled),
+        alerts=tuple(alert for alert in material.alerts if alert.state == "open" and alert.id not in linked_alerts),
         silent=silent,
         long_silent=long_silent,
         assay_version=version,
@@ -101,29 +101,33 @@ def _with_alert(one: Movement, alert: AlertSummary | None) -> Movement:
 def failures(failed: Iterable[FailedJob]) -> tuple[FailedJob, ...]:
     """Failed jobs, those of one kind and reason as one line, the newest first."""
     lines: dict[tuple[str, str, str], FailedJob] = {}
-    for one in sorted(failed, key=lambda one: one.last_at):
-        key = (one.benchmark, one.label, one.why)
-        known = lines.get(key)
-        lines[key] = one if known is None else replace(one, first_at=known.first_at, times=known.times + one.times)
-    return tuple(sorted(lines.values(), key=lambda one: -one.last_at))
+    for job in sorted(failed, key=lambda failure: failure.last_at):
+        key = (job.benchmark, job.label, job.why)
+        previous = lines.get(key)
+        lines[key] = (
+            job if previous is None else replace(job, first_at=previous.first_at, times=previous.times + job.times)
+        )
+    return tuple(sorted(lines.values(), key=lambda line: -line.last_at))
 
 
 def noisy(series: Sequence[SeriesHealth], since: float) -> tuple[NoisySeries, ...]:
     """Series that hide changes of five percent and more, or were louder than else since a moment; the worst first."""
-    found: list[NoisySeries] = []
-    for one in series:
-        if one.spread is None or one.points < _FEWEST or one.last_at is None or one.last_at < since:
+    noisy_series: list[NoisySeries] = []
+    for health in series:
+        if health.spread is None or health.points < _FEWEST or health.last_at is None or health.last_at < since:
             continue
-        smallest = smallest_change(one.spread, one.memory, one.points)
-        loud = one.loud_until is not None and one.loud_until >= since
-        why = [f"its results differ by {percent(one.spread)} from one to the next"]
-        if one.memory >= 0.2:
-            why.append(f"each hands {percent(one.memory)} of its deviation on to the next")
+        smallest = smallest_change(health.spread, health.memory, health.points)
+        loud = health.loud_until is not None and health.loud_until >= since
+        why = [f"its results differ by {percent(health.spread)} from one to the next"]
+        if health.memory >= 0.2:
+            why.append(f"each hands {percent(health.memory)} of its deviation on to the next")
         if loud:
-            why.append(f"of late it was {one.louder:.1f} times as loud as else")
+            why.append(f"of late it was {health.louder:.1f} times as loud as else")
         if smallest >= NOISY_FROM or loud:
-            found.append(NoisySeries(one.series, one.spread, one.memory, one.points, smallest, WITHIN, tuple(why)))
-    return tuple(sorted(found, key=lambda one: -one.smallest))
+            noisy_series.append(
+                NoisySeries(health.series, health.spread, health.memory, health.points, smallest, WITHIN, tuple(why))
+            )
+    return tuple(sorted(noisy_series, key=lambda entry: -entry.smallest))
 
 
 def long_ago(since: float, until: float) -> float:
@@ -133,23 +137,25 @@ def long_ago(since: float, until: float) -> float:
 
 def _silent(series: Sequence[SeriesHealth], since: float, until: float) -> tuple[tuple[SilentJob, ...], int]:
     """Jobs that stopped giving results, the newest silence first; and how many series more have long been silent."""
-    found: dict[tuple[str, str, str], SilentJob] = {}
+    silent_jobs: dict[tuple[str, str, str], SilentJob] = {}
     old = 0
-    for one in series:
-        if one.last_at is not None and one.last_at < long_ago(since, until):
-            old += one.points >= _FEWEST
+    for health in series:
+        if health.last_at is not None and health.last_at < long_ago(since, until):
+            old += health.points >= _FEWEST
             continue
-        if len(one.recent) < _FEWEST:
+        if len(health.recent) < _FEWEST:
             continue
-        last = one.recent[-1]
-        usual = median(b - a for a, b in pairwise(one.recent))
-        if last - one.recent[0] < _LIVED_S or until - last <= max(_PAUSES * usual, SILENT_FROM_S):
+        last = health.recent[-1]
+        usual = median(b - a for a, b in pairwise(health.recent))
+        if last - health.recent[0] < _LIVED_S or until - last <= max(_PAUSES * usual, SILENT_FROM_S):
             continue
-        key = (one.series.benchmark, one.series.point, one.series.machine)
-        known = found.get(key)
-        metrics = (*known.metrics, one.series.metric) if known else (one.series.metric,)
-        found[key] = SilentJob(one.series, metrics, last if known is None else max(last, known.last_at), usual)
-    return tuple(sorted(found.values(), key=lambda one: -one.last_at)), old
+        key = (health.series.benchmark, health.series.point, health.series.machine)
+        previous = silent_jobs.get(key)
+        metrics = (*previous.metrics, health.series.metric) if previous else (health.series.metric,)
+        silent_jobs[key] = SilentJob(
+            health.series, metrics, last if previous is None else max(last, previous.last_at), usual
+        )
+    return tuple(sorted(silent_jobs.values(), key=lambda job: -job.last_at)), old
 
 
 def grouped(movements: Iterable[Movement]) -> tuple[MovementGroup, ...]:
@@ -158,13 +164,13 @@ def grouped(movements: Iterable[Movement]) -> tuple[MovementGroup, ...]:
     Groups with something that became worse come first, then the order of the causes, then the newest.
     """
     groups: list[list[Movement]] = []
-    for one in sorted(movements, key=lambda one: one.at):
-        home = next((group for group in groups if _belongs(one, group)), None)
+    for movement in sorted(movements, key=lambda change: change.at):
+        home = next((group for group in groups if _belongs(movement, group)), None)
         if home is None:
-            groups.append([one])
+            groups.append([movement])
         else:
-            home.append(one)
-    return tuple(sorted((_group(one) for one in groups), key=_rank))
+            home.append(movement)
+    return tuple(sorted((_group(members) for members in groups), key=_rank))
 
 
 def _belongs(one: Movement, group: Sequence[Movement]) -> bool:
@@ -177,14 +183,14 @@ def _belongs(one: Movement, group: Sequence[Movement]) -> bool:
 
 
 def _shared(group: Sequence[Movement]) -> tuple[RecordedDifference, ...]:
-    return tuple(one for one in group[0].differs if all(one in other.differs for other in group))
+    return tuple(difference for difference in group[0].differs if all(difference in other.differs for other in group))
 
 
 def _group(movements: Sequence[Movement]) -> MovementGroup:
-    ordered = tuple(sorted(movements, key=lambda one: (_ANSWERS[one.answer], -abs(one.change or 0.0))))
+    ordered = tuple(sorted(movements, key=lambda movement: (_ANSWERS[movement.answer], -abs(movement.change or 0.0))))
     # The same reason has other numbers in each series; once is enough.
     why: dict[str, str] = {}
-    for sentence in (each for one in ordered for each in one.why):
+    for sentence in (each for movement in ordered for each in movement.why):
         why.setdefault(_NUMBERS.split(sentence)[0], sentence)
     return MovementGroup(ordered[0].cause, title_of(_shared(movements)), ordered, tuple(why.values()))
 
@@ -197,9 +203,11 @@ def told_in_title(one: Movement, group: MovementGroup) -> bool:
 
 def title_of(shared: Sequence[RecordedDifference]) -> str:
     """What differs, on one line."""
-    told = [f"{one.name} {short(one.before)} → {short(one.after)}" for one in shared[:_MOST]]
+    phrases = [
+        f"{difference.name} {short(difference.before)} → {short(difference.after)}" for difference in shared[:_MOST]
+    ]
     more = [f"{len(shared) - _MOST} more"] if len(shared) > _MOST else []
-    return ", ".join([*told, *more]) or "nothing that is recorded differs for all of them"
+    return ", ".join([*phrases, *more]) or "nothing that is recorded differs for all of them"
 
 
 def short(text: str) -> str:
@@ -209,9 +217,9 @@ def short(text: str) -> str:
 
 
 def _rank(group: MovementGroup) -> tuple[bool, int, float]:
-    worse = any(one.answer == "worse" and one.state == "open" for one in group.movements)
+    worse = any(movement.answer == "worse" and movement.state == "open" for movement in group.movements)
     place = ORDER.index(group.cause) if group.cause in ORDER else len(ORDER)
-    return not worse, place, -max(one.at for one in group.movements)
+    return not worse, place, -max(movement.at for movement in group.movements)
 
 
 def smallest_change(spread: float, memory: float, points: int, within: int = WITHIN) -> float:
@@ -222,8 +230,8 @@ def smallest_change(spread: float, memory: float, points: int, within: int = WIT
     the one before (memory), each further one says less.
     """
     shift = _shift(round(_STEP ** round(math.log(max(points, 4), _STEP))), round(20 * memory) / 20)
-    known = 1 / (1 / _information(within, memory) + 1 / _information(max(points - within, 2), memory))
-    return math.expm1(spread * shift / math.sqrt(known))
+    information = 1 / (1 / _information(within, memory) + 1 / _information(max(points - within, 2), memory))
+    return math.expm1(spread * shift / math.sqrt(information))
 
 
 @lru_cache(maxsize=1024)

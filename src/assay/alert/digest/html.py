@@ -38,11 +38,16 @@ def digest_html(digest: Digest, spots: Spots, past: Past | None = None) -> str:
         spots: Series → its results, for the pictures; a series without any is not drawn.
         past: Series → all its changes, older ones too; those of the digest when left out.
     """
-    known = past if past is not None else _by_series(digest.movements)
+    history = past if past is not None else _by_series(digest.movements)
     body = el(
         "body",
         _header(digest),
-        el("main", _moved(digest, spots, known), *(_listed(digest, one) for one in sections(digest)), _reading()),
+        el(
+            "main",
+            _moved(digest, spots, history),
+            *(_listed(digest, section) for section in sections(digest)),
+            _reading(),
+        ),
         el("footer", f"Made by assay{f' {digest.assay_version}' if digest.assay_version else ''}."),
     )
     head = page_head(title(digest), "style.css", "chart.css", "digest.css")
@@ -60,28 +65,28 @@ def picture_of(
 ) -> SeriesPicture:
     turns = tuple(
         SeriesChange(
-            one.at,
-            one.good_at,
-            one.end_at,
-            one.kind,
-            one.before,
-            one.after,
-            one.answer,
-            change_text(one),
-            one.cause,
-            one.state,
-            one.unconfirmed,
+            movement.at,
+            movement.good_at,
+            movement.end_at,
+            movement.kind,
+            movement.before,
+            movement.after,
+            movement.answer,
+            change_text(movement),
+            movement.cause,
+            movement.state,
+            movement.unconfirmed,
         )
-        for one in sorted(movements, key=lambda one: one.at)
+        for movement in sorted(movements, key=lambda movement: movement.at)
     )
     return SeriesPicture(name, unit, tuple(spots), turns, until, since)
 
 
 def _by_series(movements: Iterable[Movement]) -> dict[str, list[Movement]]:
-    found: dict[str, list[Movement]] = {}
-    for one in movements:
-        found.setdefault(one.series.id, []).append(one)
-    return found
+    by_series: dict[str, list[Movement]] = {}
+    for movement in movements:
+        by_series.setdefault(movement.series.id, []).append(movement)
+    return by_series
 
 
 def _header(digest: Digest) -> Markup:
@@ -90,7 +95,7 @@ def _header(digest: Digest) -> Markup:
         ("to", f"{minute(digest.until)} UTC"),
         ("read from", digest.source),
     ]
-    names = [("moved", _MOVED), *((one.anchor, one.sheet.title) for one in sections(digest))]
+    names = [("moved", _MOVED), *((section.anchor, section.sheet.title) for section in sections(digest))]
     ways = [el("li", el("a", name, href=f"#{anchor}")) for anchor, name in names]
     return el(
         "header",
@@ -106,7 +111,7 @@ def _moved(digest: Digest, spots: Spots, past: Past) -> Markup:
         return _section("moved", _MOVED, el("p", "Nothing.", class_="nothing"))
     drawn: dict[str, str] = {}  # series → where its picture stands
     groups = [_group(digest, group, spots, past, drawn) for group in digest.groups]
-    left = len({one.series.id for one in digest.movements} - set(drawn))
+    left = len({movement.series.id for movement in digest.movements} - set(drawn))
     note = el("p", f"{left} more series moved and are not drawn.", class_="quiet") if drawn and left else None
     return _section("moved", _MOVED, *groups, note)
 
@@ -118,14 +123,19 @@ def _section(anchor: str, name: str, *content: Child) -> Markup:
 def _group(digest: Digest, group: MovementGroup, spots: Spots, past: Past, drawn: dict[str, str]) -> Markup:
     """One cause: why it is taken for it, the series that it moved, their pictures, and what differs."""
     pictures: list[Markup] = []
-    for one in group.movements:
-        name = one.series.id
+    for movement in group.movements:
+        name = movement.series.id
         if name in drawn or not spots.get(name) or len(drawn) >= MOST_PICTURES:
             continue
         drawn[name] = f"series-{len(drawn)}"
-        found = past.get(name) or [one]
+        changes = past.get(name) or [movement]
         picture = picture_of(
-            series_title(one.series), one.series.unit, spots[name], found, since=digest.since, until=digest.until
+            series_title(movement.series),
+            movement.series.unit,
+            spots[name],
+            changes,
+            since=digest.since,
+            until=digest.until,
         )
         pictures.append(el("div", draw_series(picture), id=drawn[name]))
     why = [el("li", sentence) for sentence in group.why] or [el("li", CAUSES.get(group.cause, group.cause))]
@@ -143,12 +153,12 @@ def _group(digest: Digest, group: MovementGroup, spots: Spots, past: Past, drawn
 def _marked(group: MovementGroup, drawn: Mapping[str, str]) -> dict[tuple[int, int], Child]:
     """Names that lead to their pictures, and answers with their sign."""
     cells: dict[tuple[int, int], Child] = {}
-    for row, one in enumerate(group.movements):
-        if anchor := drawn.get(one.series.id):
-            cells[row, 0] = el("a", series_title(one.series), href=f"#{anchor}")
-        sign = el("span", _SIGNS[one.answer], aria_hidden="true")
-        answer = one.unconfirmed or one.answer
-        cells[row, 1] = el("span", sign, " ", answer, class_=f"answer {one.answer.replace(' ', '-')}")
+    for row, movement in enumerate(group.movements):
+        if anchor := drawn.get(movement.series.id):
+            cells[row, 0] = el("a", series_title(movement.series), href=f"#{anchor}")
+        sign = el("span", _SIGNS[movement.answer], aria_hidden="true")
+        answer = movement.unconfirmed or movement.answer
+        cells[row, 1] = el("span", sign, " ", answer, class_=f"answer {movement.answer.replace(' ', '-')}")
     return cells
 
 
@@ -181,7 +191,7 @@ def _listed(digest: Digest, section: DigestSection) -> Markup:
     sheet, cells = section.sheet, dict[tuple[int, int], Child]()
     if section.anchor == "failed":
         last = len(sheet.head)
-        cells = {(row, last): _link(one.link) if one.link else DASH for row, one in enumerate(digest.failed)}
+        cells = {(row, last): _link(job.link) if job.link else DASH for row, job in enumerate(digest.failed)}
         sheet = replace(
             sheet,
             head=(*sheet.head, "result"),
@@ -190,9 +200,9 @@ def _listed(digest: Digest, section: DigestSection) -> Markup:
         )
     elif section.anchor == "alerts":
         cells = {
-            (row, 0): el("a", one.title, href=one.href)
-            for row, one in enumerate(digest.alerts)
-            if one.href.startswith(("http://", "https://"))
+            (row, 0): el("a", alert.title, href=alert.href)
+            for row, alert in enumerate(digest.alerts)
+            if alert.href.startswith(("http://", "https://"))
         }
     notes = [el("p", note, class_="quiet") for note in sheet.notes]
     content = [sheet_table(sheet, cells)] if sheet.rows else [el("p", section.nothing, class_="nothing"), *notes]
@@ -200,4 +210,6 @@ def _listed(digest: Digest, section: DigestSection) -> Markup:
 
 
 def _reading() -> Markup:
-    return el("section", el("h2", "How to read this"), el("ul", *(el("li", one) for one in READING)), id="reading")
+    return el(
+        "section", el("h2", "How to read this"), el("ul", *(el("li", sentence) for sentence in READING)), id="reading"
+    )

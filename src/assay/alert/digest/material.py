@@ -84,26 +84,38 @@ class DigestInput:
 
 
 def read(source: DigestSource, since: float, until: float) -> DigestInput:
-    records = {one.id: one for one in source.series()}
-    found = [one for one in source.findings(since=since) if one.state != "gone" and one.first_bad.at <= until]
-    moved = list(dict.fromkeys(one.series.id for one in sorted(found, key=lambda one: -abs(one.finding.change or 0.0))))
+    records = {record.id: record for record in source.series()}
+    findings = [
+        finding for finding in source.findings(since=since) if finding.state != "gone" and finding.first_bad.at <= until
+    ]
+    moved = list(
+        dict.fromkeys(
+            finding.series.id for finding in sorted(findings, key=lambda finding: -abs(finding.finding.change or 0.0))
+        )
+    )
     spots: dict[str, tuple[SeriesPoint, ...]] = {}
     past: dict[str, tuple[Movement, ...]] = {}
     for name in moved[:MOST_PICTURES]:
         points = source.points(name, _DRAWN)
         first = max(0, records[name].points - len(points)) if name in records else 0
         spots[name] = tuple(
-            SeriesPoint(one.at, one.value, one.standard_error, one.verdict) for one in points if one.at <= until
+            SeriesPoint(point.at, point.value, point.standard_error, point.verdict)
+            for point in points
+            if point.at <= until
         )
-        known = (one for one in source.findings(series=name) if one.state != "gone" and one.first_bad.at <= until)
-        past[name] = tuple(ended(movement(one, source), one, points, first) for one in known)
-    by_id = {one.id: one for mine in past.values() for one in mine}
+        series_findings = (
+            finding
+            for finding in source.findings(series=name)
+            if finding.state != "gone" and finding.first_bad.at <= until
+        )
+        past[name] = tuple(ended(movement(finding, source), finding, points, first) for finding in series_findings)
+    by_id = {change.id: change for mine in past.values() for change in mine}
     material = DigestMaterial(
         source=source.name,
-        series=tuple(_watched(source, one, since, until) for one in records.values()),
-        movements=tuple(by_id.get(one.id) or movement(one, source) for one in found),
+        series=tuple(_watched(source, record, since, until) for record in records.values()),
+        movements=tuple(by_id.get(finding.id) or movement(finding, source) for finding in findings),
         failed=tuple(_failures(source, since)),
-        alerts=tuple(_alert_summary(one, source) for one in _alerts(source, since)),
+        alerts=tuple(_alert_summary(alert, source) for alert in _alerts(source, since)),
     )
     return DigestInput(material, spots, past)
 
@@ -213,7 +225,7 @@ def _failures(source: DigestSource, since: float) -> Iterator[FailedJob]:
 def _alerts(source: DigestSource, since: float) -> Iterable[AlertRecord]:
     """Alerts that stand, and those that changed since a moment."""
     standing = source.alerts(AlertFilter(states=("active",)))
-    return {one.id: one for one in (*standing, *source.alerts(AlertFilter(since=since)))}.values()
+    return {alert.id: alert for alert in (*standing, *source.alerts(AlertFilter(since=since)))}.values()
 
 
 def began(written: str) -> float:

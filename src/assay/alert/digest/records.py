@@ -234,7 +234,7 @@ class Digest:
     @property
     def movements(self) -> tuple[Movement, ...]:
         """All changes, group by group."""
-        return tuple(one for group in self.groups for one in group.movements)
+        return tuple(movement for group in self.groups for movement in group.movements)
 
     @property
     def is_empty(self) -> bool:

@@ -60,12 +60,12 @@ def summary(digest: Digest) -> str:
     over = f"in these {duration(digest.until - digest.since)}"
     if not digest.series:
         return "There is no series yet: results of the same job on the same kind of machine become one."
-    known = f"{digest.series:,} series"
+    all_series = f"{digest.series:,} series"
     if not digest.fresh:
         last = f"; the newest result came on {day(digest.last_at)}" if digest.last_at is not None else ""
-        results = f"No series got a result {over}, of {known} that are known{last}."
+        results = f"No series got a result {over}, of {all_series} that are known{last}."
     else:
-        results = f"{digest.fresh} of {known} got results {over}."
+        results = f"{digest.fresh} of {all_series} got results {over}."
     moves = "Nothing moved, nothing failed and nothing fell silent." if digest.is_empty else _moves(digest)
     return " ".join(part for part in (results, moves, _others(digest)) if part)
 
@@ -73,24 +73,27 @@ def summary(digest: Digest) -> str:
 def _moves(digest: Digest) -> str:
     if not digest.groups:
         return "Nothing moved."
-    new = sum(bool(one.unconfirmed) for one in digest.movements)
-    counts = {word: sum(one.answer == word for one in digest.movements) for word in ("worse", "better", "cannot tell")}
+    new = sum(bool(movement.unconfirmed) for movement in digest.movements)
+    counts = {
+        word: sum(movement.answer == word for movement in digest.movements)
+        for word in ("worse", "better", "cannot tell")
+    }
     counts["cannot tell"] -= new
-    told = [f"{counts['worse']} worse", f"{counts['better']} better"] if counts["worse"] or counts["better"] else []
-    told += [f"{new} new and unconfirmed"] if new else []
-    told += [f"{counts['cannot tell']} that cannot be told"] if counts["cannot tell"] else []
-    return f"{count(len(digest.movements), 'change')}: {', '.join(told)}."
+    parts = [f"{counts['worse']} worse", f"{counts['better']} better"] if counts["worse"] or counts["better"] else []
+    parts += [f"{new} new and unconfirmed"] if new else []
+    parts += [f"{counts['cannot tell']} that cannot be told"] if counts["cannot tell"] else []
+    return f"{count(len(digest.movements), 'change')}: {', '.join(parts)}."
 
 
 def _others(digest: Digest) -> str:
-    jobs = sum(one.times for one in digest.failed)
-    told = [
+    jobs = sum(job.times for job in digest.failed)
+    phrases = [
         count(jobs, "failed job") if jobs else "",
         f"{len(digest.noisy):,} noisy series" if digest.noisy else "",
         count(len(digest.silent), "silent job") if digest.silent else "",
         count(len(digest.alerts), "other open alert") if digest.alerts else "",
     ]
-    there = [one for one in told if one]
+    there = [phrase for phrase in phrases if phrase]
     return f"Beside that: {', '.join(there)}." if there else ""
 
 
@@ -150,41 +153,41 @@ def movement_sheet(group: MovementGroup) -> Sheet:
     head = ("series", "answer", "change", "95 % interval", "before → after", "since", "probability", "state")
     rows = tuple(
         (
-            series_title(one.series),
-            one.unconfirmed or one.answer,
-            change_text(one),
-            interval_text(one),
-            levels_text(one),
-            since_text(one),
-            probability_text(one),
-            one.state,
+            series_title(movement.series),
+            movement.unconfirmed or movement.answer,
+            change_text(movement),
+            interval_text(movement),
+            levels_text(movement),
+            since_text(movement),
+            probability_text(movement),
+            movement.state,
         )
-        for one in group.movements
+        for movement in group.movements
     )
     return Sheet(group_title(group), head, rows, words=frozenset({0, 1, 5, 7}))
 
 
 def sections(digest: Digest) -> tuple[DigestSection, ...]:
     """Everything but the changes; other open alerts only where there are some."""
-    found = (
+    all_sections = (
         DigestSection("failed", _failed_sheet(digest), "No job failed."),
         DigestSection("noisy", _noisy_sheet(digest), "No series hides a change of 5 % or more."),
         DigestSection("handled", _handled_sheet(digest), "Nothing."),
         DigestSection("silent", _silent_sheet(digest), "Every job that used to give results gave some."),
         DigestSection("alerts", _open_sheet(digest), ""),
     )
-    return found if digest.alerts else found[:-1]
+    return all_sections if digest.alerts else all_sections[:-1]
 
 
 def _failed_sheet(digest: Digest) -> Sheet:
     rows = tuple(
         (
-            " · ".join(part for part in (one.benchmark, one.label) if part),
-            str(one.times),
-            minute(one.last_at) if one.times == 1 else f"{day(one.first_at)} to {day(one.last_at)}",
-            one.why,
+            " · ".join(part for part in (job.benchmark, job.label) if part),
+            str(job.times),
+            minute(job.last_at) if job.times == 1 else f"{day(job.first_at)} to {day(job.last_at)}",
+            job.why,
         )
-        for one in digest.failed
+        for job in digest.failed
     )
     return Sheet("What failed", ("job", "times", "when", "why"), rows, words=frozenset({0, 2, 3}))
 
@@ -192,8 +195,13 @@ def _failed_sheet(digest: Digest) -> Sheet:
 def _noisy_sheet(digest: Digest) -> Sheet:
     head = ("series", "spread", "smallest visible change", "why")
     rows = tuple(
-        (series_title(one.series), show_percent(one.spread), show_percent(one.smallest), "; ".join(one.because))
-        for one in digest.noisy
+        (
+            series_title(series.series),
+            show_percent(series.spread),
+            show_percent(series.smallest),
+            "; ".join(series.because),
+        )
+        for series in digest.noisy
     )
     return Sheet("What is noisy", head, rows, words=frozenset({0, 3}))
 
@@ -201,17 +209,17 @@ def _noisy_sheet(digest: Digest) -> Sheet:
 def _handled_sheet(digest: Digest) -> Sheet:
     rows = [
         (
-            one.title,
-            f"snoozed until {minute(one.until)}" if one.state == "snoozed" and one.until else one.state,
-            one.by or NOTHING,
-            minute(one.changed_at),
-            one.why or NOTHING,
+            alert.title,
+            f"snoozed until {minute(alert.until)}" if alert.state == "snoozed" and alert.until else alert.state,
+            alert.by or NOTHING,
+            minute(alert.changed_at),
+            alert.why or NOTHING,
         )
-        for one in digest.handled
+        for alert in digest.handled
     ]
     rows += [
-        (series_title(one.series), "expected", NOTHING, minute(one.found_at), f"finding {one.id}")
-        for one in digest.expected
+        (series_title(movement.series), "expected", NOTHING, minute(movement.found_at), f"finding {movement.id}")
+        for movement in digest.expected
     ]
     return _words_sheet(
         "What was acknowledged, expected or resolved", ("what", "state", "by", "when", "why"), tuple(rows)
@@ -221,20 +229,20 @@ def _handled_sheet(digest: Digest) -> Sheet:
 def _silent_sheet(digest: Digest) -> Sheet:
     rows = tuple(
         (
-            " · ".join(part for part in (one.series.benchmark, one.series.point, one.series.machine) if part),
-            ", ".join(one.metrics),
-            minute(one.last_at),
-            duration(digest.until - one.last_at),
-            duration(one.usual_s),
+            " · ".join(part for part in (job.series.benchmark, job.series.point, job.series.machine) if part),
+            ", ".join(job.metrics),
+            minute(job.last_at),
+            duration(digest.until - job.last_at),
+            duration(job.usual_s),
         )
-        for one in digest.silent
+        for job in digest.silent
     )
     more = (f"{digest.long_silent} more series got their last result long before.",) if digest.long_silent else ()
     return _words_sheet("What is silent", ("job", "metrics", "last result", "silent for", "usual pause"), rows, more)
 
 
 def _open_sheet(digest: Digest) -> Sheet:
-    rows = tuple((one.title, one.severity, minute(one.opened_at)) for one in digest.alerts)
+    rows = tuple((alert.title, alert.severity, minute(alert.opened_at)) for alert in digest.alerts)
     return _words_sheet("Other open alerts", ("what", "severity", "open since"), rows)
 
 
@@ -256,7 +264,7 @@ def digest_markdown(digest: Digest) -> str:
         ["## What moved"],
         *([block for group in digest.groups for block in _group(group)] or [["Nothing."]]),
         *(block for section in sections(digest) for block in _section(section)),
-        ["## How to read this", "", *(f"- {one}" for one in READING)],
+        ["## How to read this", "", *(f"- {sentence}" for sentence in READING)],
         [f"Made by assay{f' {escape(digest.assay_version)}' if digest.assay_version else ''}."],
     )
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
@@ -270,12 +278,12 @@ def _section(section: DigestSection) -> list[list[str]]:
 
 def _group(group: MovementGroup) -> list[list[str]]:
     """One cause: what differs, which series it moved, and where to look."""
-    why = [escape(one) for one in group.why] or [escape(CAUSES.get(group.cause, group.cause))]
+    why = [escape(reason) for reason in group.why] or [escape(CAUSES.get(group.cause, group.cause))]
     return [
         [f"### {escape(group_title(group))}"],
         ["; ".join(why) + "."],
         sheet_markdown(movement_sheet(group)),
-        [f"- {line}" for one in group.movements for line in _details(one, group)],
+        [f"- {line}" for movement in group.movements for line in _details(movement, group)],
     ]
 
 

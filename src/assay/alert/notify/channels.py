@@ -76,12 +76,12 @@ def parse_channels(source: SourceDocument, environ: Mapping[str, str], only: str
     channels: dict[str, Channel] = {}
     problems: list[Problem] = []
     for name, value in source.document.items():
-        found = _channel(name, value, source)
-        if isinstance(found, list):
-            problems += found
+        channel = _channel(name, value, source)
+        if isinstance(channel, list):
+            problems += channel
         else:
-            channels[name] = found
-            problems += _unset(name, found, source, environ) if only in (None, name) else []
+            channels[name] = channel
+            problems += _unset(name, channel, source, environ) if only in (None, name) else []
     if problems:
         raise SpecError.of(unique(problems))
     return channels
@@ -99,22 +99,22 @@ def find_kind(name: str) -> type[Channel] | None:
     """
     if name in OURS:
         module, _, attribute = OURS[name].partition(":")
-        found = getattr(import_module(module), attribute)
+        kind_class = getattr(import_module(module), attribute)
     else:
         entry = next(iter(entry_points(group=GROUP, name=name)), None)
         if entry is None:
             return None
         try:
-            found = entry.load()
+            kind_class = entry.load()
         except Exception as failure:  # code of others may do anything when it is imported
             raise UsageError(
                 f"the kind of channel {name!r} cannot be loaded: {type(failure).__name__}: {failure}",
                 code="channel-kind",
                 try_=f"check the package that registers it: {entry.value}",
             ) from None
-    if not (isinstance(found, type) and issubclass(found, Channel)):
+    if not (isinstance(kind_class, type) and issubclass(kind_class, Channel)):
         raise UsageError(f"what is registered as the kind of channel {name!r} is no Channel", code="channel-kind")
-    return found
+    return kind_class
 
 
 def _channel(name: str, value: JsonValue, source: SourceDocument) -> Channel | list[Problem]:
@@ -180,9 +180,11 @@ def _inside(loc: tuple[int | str, ...], value: JsonValue, kind: str) -> tuple[Ke
     path: KeyPath = ()
     cursor: Any = value
     for position, part in enumerate(loc):
-        known: Any = cursor if isinstance(cursor, dict) else dict(enumerate(cursor)) if isinstance(cursor, list) else {}
-        if part in known:
-            cursor, path = known[part], (*path, part)
+        children: Any = (
+            cursor if isinstance(cursor, dict) else dict(enumerate(cursor)) if isinstance(cursor, list) else {}
+        )
+        if part in children:
+            cursor, path = children[part], (*path, part)
         elif kind == "missing" and position == len(loc) - 1:
             path = (*path, part)
     return path, cursor
@@ -221,9 +223,11 @@ def try_channel(channels: Mapping[str, Channel], name: str, server: str = "") ->
     """
     if name not in channels:
         near = difflib.get_close_matches(name, channels, 1)
-        known = f"use one of {', '.join(sorted(channels))}" if channels else "the channels file names none"
+        choices = f"use one of {', '.join(sorted(channels))}" if channels else "the channels file names none"
         raise UsageError(
-            f"there is no channel {name!r}", code="unknown-channel", try_=f"did you mean {near[0]}?" if near else known
+            f"there is no channel {name!r}",
+            code="unknown-channel",
+            try_=f"did you mean {near[0]}?" if near else choices,
         )
     channel = channels[name]
     try:

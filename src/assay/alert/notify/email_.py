@@ -74,7 +74,7 @@ class Email(Channel):
 
     def send(self, message: Message) -> str | None:
         """Hand the message to the server, for everybody who did not get it yet."""
-        left = tuple(one for one in self.to if one not in message.done)
+        left = tuple(address for address in self.to if address not in message.done)
         if not left:
             return None
         user, password = revealed(self.user or ""), revealed(self.password or "")
@@ -83,7 +83,9 @@ class Email(Channel):
             with self._connection() as server:
                 if self.user is not None:
                     server.login(user, password)
-                refused = _hand_over(server, letter, parseaddr(self.sender)[1], [parseaddr(one)[1] for one in left])
+                refused = _hand_over(
+                    server, letter, parseaddr(self.sender)[1], [parseaddr(address)[1] for address in left]
+                )
         except NotifyError:
             raise
         except smtplib.SMTPResponseException as problem:
@@ -169,7 +171,7 @@ class Email(Channel):
             return f"refused for {said}"
         # Those who were refused for good are done with, once somebody else has taken it.
         open_ = later or set(refused)
-        done = tuple(one for one in left if parseaddr(one)[1] not in open_)
+        done = tuple(address for address in left if parseaddr(address)[1] not in open_)
         raise NotifyError(
             f"{self.host} refused {said}", after_s=None if later else REPAIR_S, code="smtp", done=(*message.done, *done)
         )

@@ -58,19 +58,19 @@ class Forge(HttpChannel):
         if self.issue is not None:
             self._comment(desk, self.issue, message)
             return
-        found = self._find(desk, message)
-        if found is None:
+        issue = self._find(desk, message)
+        if issue is None:
             body = f"{_cut(message.markdown)}\n\n{mark('alert', message.alert.id)}\n{mark('notice', message.key)}"
-            found = self.create(desk, _title(message), body)
-        elif mark("notice", message.key) not in found.text:
-            self._comment(desk, found.number, message)
+            issue = self.create(desk, _title(message), body)
+        elif mark("notice", message.key) not in issue.text:
+            self._comment(desk, issue.number, message)
         wanted = message.event not in ("resolved", "expected", "test")
-        if found.is_open != wanted:
-            self.turn(desk, found.number, is_open=wanted)
+        if issue.is_open != wanted:
+            self.turn(desk, issue.number, is_open=wanted)
 
     def _find(self, desk: IssueTracker, message: Message) -> Issue | None:
         wanted = mark("alert", message.alert.id)
-        return next((one for one in self.candidates(desk, message) if wanted in one.text), None)
+        return next((issue for issue in self.candidates(desk, message) if wanted in issue.text), None)
 
     def _comment(self, desk: IssueTracker, number: int, message: Message) -> None:
         wanted = mark("notice", message.key)
@@ -131,14 +131,14 @@ class GitHub(Forge):
         common = {"state": "all", "sort": "created", "direction": "desc"}
         asked = [{**common, "labels": self.labels[0]}] if self.labels else []
         for query in (*asked, {**common, "since": _since(message.alert.opened_at)}):
-            for one in desk.pages(issues, query):
-                if "pull_request" not in one:
-                    yield _issue(one, *_GITHUB)
+            for issue in desk.pages(issues, query):
+                if "pull_request" not in issue:
+                    yield _issue(issue, *_GITHUB)
 
     def comments(self, desk: IssueTracker, number: int, message: Message) -> Iterator[str]:
         path = f"/repos/{self.repository}/issues/{number}/comments"
-        for one in desk.pages(path, {"since": _since(message.at)}):
-            yield str(one.get("body") or "")
+        for comment in desk.pages(path, {"since": _since(message.at)}):
+            yield str(comment.get("body") or "")
 
     def create(self, desk: IssueTracker, title: str, body: str) -> Issue:
         document = {"title": title, "body": body, "labels": list(self.labels)}
@@ -167,17 +167,17 @@ class GitLab(Forge):
     def candidates(self, desk: IssueTracker, message: Message) -> Iterator[Issue]:
         """Those whose description holds the id of the alert."""
         query = {"search": message.alert.id, "in": "description", "scope": "all", "order_by": "created_at"}
-        for one in desk.pages(f"{self._path}/issues", query):
-            yield _issue(one, *_GITLAB)
+        for issue in desk.pages(f"{self._path}/issues", query):
+            yield _issue(issue, *_GITLAB)
 
     def comments(self, desk: IssueTracker, number: int, message: Message) -> Iterator[str]:
         """Comments, the newest first, until they are older than the message."""
         query = {"order_by": "created_at", "sort": "desc"}
         oldest = _since(message.at)
-        for one in desk.pages(f"{self._path}/issues/{number}/notes", query):
-            if str(one.get("created_at") or oldest) < oldest:
+        for comment in desk.pages(f"{self._path}/issues/{number}/notes", query):
+            if str(comment.get("created_at") or oldest) < oldest:
                 return
-            yield str(one.get("body") or "")
+            yield str(comment.get("body") or "")
 
     def create(self, desk: IssueTracker, title: str, body: str) -> Issue:
         document = {"title": title, "description": body, "labels": ",".join(self.labels)}
@@ -220,10 +220,10 @@ class IssueTracker:
         return answer
 
     def _items(self, answer: HttpReply) -> list[dict[str, Any]]:
-        found = answer.document()
-        if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        documents = answer.document()
+        if not isinstance(documents, list) or not all(isinstance(document, dict) for document in documents):
             raise _not_understood()
-        return found
+        return documents
 
 
 def mark(what: str, name: str) -> str:

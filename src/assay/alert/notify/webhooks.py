@@ -40,8 +40,8 @@ class Slack(HttpChannel):
 
     def _document(self, message: Message) -> dict[str, Any]:
         fields = [
-            {"title": escaped(one.name), "value": escaped(one.sentence), "short": False}
-            for one in message.rows[:_MOST_FIELDS]
+            {"title": escaped(row.name), "value": escaped(row.sentence), "short": False}
+            for row in message.rows[:_MOST_FIELDS]
         ]
         attachment: dict[str, Any] = {
             "fallback": escaped(message.subject),

@@ -97,16 +97,16 @@ def decide(
     good = [pair for pair in pairs if pair.complete]
     scale = scale_of(good)
     values = differences(good, scale)
-    told = _Evidence(scale, values, better, smallest, level)
-    answer, because = told.answer()
-    ends = told.ends
+    evidence = _Evidence(scale, values, better, smallest, level)
+    answer, because = evidence.answer()
+    ends = evidence.ends
     return ABDecision(
         metric=metric,
         unit=unit,
         better=better,
         a=_median([pair.a for pair in good if pair.a is not None]),
         b=_median([pair.b for pair in good if pair.b is not None]),
-        change=scale.relative(told.centre) if values.size and told.has_size else None,
+        change=scale.relative(evidence.centre) if values.size and evidence.has_size else None,
         interval=None
         if ends is None
         else Interval(
@@ -120,10 +120,10 @@ def decide(
         pairs=len(good),
         failed=len(pairs) - len(good),
         failures=tuple(dict.fromkeys(pair.why for pair in pairs if pair.why)),
-        more_for_seen=told.more(told.centre),
-        more_for_smallest=told.more(told.of_interest),
-        differs=told.differs,
-        alike=told.alike,
+        more_for_seen=evidence.more(evidence.centre),
+        more_for_smallest=evidence.more(evidence.of_interest),
+        differs=evidence.differs,
+        alike=evidence.alike,
     )
 
 
@@ -230,11 +230,11 @@ def order_note(pairs: Sequence[Pair]) -> str:
     scale = scale_of(pairs)
     if not scale.logarithmic and scale.base == 0:
         return ""
-    found = second_against_first(pairs, scale)
-    if found.size < fewest_blocks():
+    effects = second_against_first(pairs, scale)
+    if effects.size < fewest_blocks():
         return ""
-    mean = float(found.mean())
-    half = t_quantile(_LEVEL, found.size - 1) * float(found.std(ddof=1)) / math.sqrt(found.size)
+    mean = float(effects.mean())
+    half = t_quantile(_LEVEL, effects.size - 1) * float(effects.std(ddof=1)) / math.sqrt(effects.size)
     ends = (mean - half, mean + half)
     if ends[0] <= 0 <= ends[1]:
         return ""
@@ -359,11 +359,11 @@ def blocks_needed(
     ratios = np.sign(values) * np.minimum(np.abs(values) / middle, _LARGEST)
     gains = np.log1p(np.tanh(np.multiply.outer(_STEEPNESS, ratios)))
     z = NormalDist().inv_cdf(chance)
-    found = [
+    steps = [
         _steps(float(gain.mean()), float(gain.var()), z, threshold(level) - float(share))
         for gain, share in zip(gains, _stakes(np.asarray(known), math.copysign(1.0, effect)), strict=True)
     ]
-    needed = max(min(found), fewest)
+    needed = max(min(steps), fewest)
     return math.ceil(needed) if needed <= MOST_BLOCKS else None
 
 

@@ -57,8 +57,8 @@ class RunReading:
             return None
         if not wanted.statistic:
             return next(iter(stats.run_values.values()), None)
-        found: float | None = getattr(stats, wanted.statistic)
-        return found
+        value: float | None = getattr(stats, wanted.statistic)
+        return value
 
     def why_absent(self, wanted: MetricSelection) -> str:
         """Why there is no such number, in words; empty where there is one."""
@@ -104,9 +104,9 @@ def headline_in(job: Job, reading: RunReading) -> tuple[str, ...]:
 
 def direction_in(wanted: MetricSelection, readings: tuple[RunReading, ...]) -> tuple[str, Better | None]:
     """Unit and direction of a metric, as the runs that gave it say."""
-    known = [reading.stats[wanted.metric] for reading in readings if wanted.metric in reading.stats]
-    unit = next((stats.unit for stats in known if stats.unit), "")
-    return unit, next((stats.better for stats in known if stats.better), None)
+    statistics = [reading.stats[wanted.metric] for reading in readings if wanted.metric in reading.stats]
+    unit = next((stats.unit for stats in statistics if stats.unit), "")
+    return unit, next((stats.better for stats in statistics if stats.better), None)
 
 
 Order = Literal["ABBA", "BAAB"]
@@ -168,16 +168,16 @@ def pairs_of(
     block: int = 0,
 ) -> tuple[Pair, ...]:
     """Put the i-th run of one side beside the i-th run of the other, as far as both were made."""
-    found = []
-    for index, (one, other) in enumerate(zip(a, b, strict=False)):
+    pairs = []
+    for index, (first, other) in enumerate(zip(a, b, strict=False)):
         inside, second = divmod(index, RUNS)
         # Of A B B A the first pair begins with A and the second with B.
         a_first = (orders[inside] == "ABBA") != bool(second)
         blamed = [
-            f"{side} run {run.run}: {why}" for side, run in (("a", one), ("b", other)) if (why := _why(run, wanted))
+            f"{side} run {run.run}: {why}" for side, run in (("a", first), ("b", other)) if (why := _why(run, wanted))
         ]
-        found.append(Pair(block + inside, a_first, _finite(one, wanted), _finite(other, wanted), "; ".join(blamed)))
-    return tuple(found)
+        pairs.append(Pair(block + inside, a_first, _finite(first, wanted), _finite(other, wanted), "; ".join(blamed)))
+    return tuple(pairs)
 
 
 def _finite(run: RunReading, wanted: MetricSelection) -> float | None:

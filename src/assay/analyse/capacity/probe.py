@@ -110,32 +110,41 @@ def judged(
 def _of_one_rate(group: Sequence[ProbeOutcome], objective: Mapping[str, float], errors: float) -> ProbeJudgement:
     each = [_judge(outcome, objective, errors) for outcome in group]
     # A probe with few samples that shows nothing wrong cannot prove it, but it is a reason to doubt another's miss.
-    votes = [one.leans if one.meets is None else one.meets for one in each]
+    votes = [judgement.leans if judgement.meets is None else judgement.meets for judgement in each]
     hits, misses = votes.count(True), votes.count(False)
-    if not hits or all(one.meets is not False for one in each):
-        longest = max(group, key=lambda one: one.duration_s)
+    if not hits or all(judgement.meets is not False for judgement in each):
+        longest = max(group, key=lambda probe: probe.duration_s)
         return replace(_judge(_pooled(group), objective, errors, longest), probes=len(group))
-    told = f"{hits} of {count(len(group), 'probe')} kept the objective and {misses} did not"
-    meets = None if hits == misses or (hits > misses and True not in [one.meets for one in each]) else hits > misses
-    last = next(one for one, vote in zip(reversed(each), reversed(votes), strict=True) if vote is (hits > misses))
+    summary = f"{hits} of {count(len(group), 'probe')} kept the objective and {misses} did not"
+    meets = (
+        None
+        if hits == misses or (hits > misses and True not in [judgement.meets for judgement in each])
+        else hits > misses
+    )
+    last = next(
+        judgement for judgement, vote in zip(reversed(each), reversed(votes), strict=True) if vote is (hits > misses)
+    )
     duration = sum(outcome.duration_s for outcome in group)
-    return ProbeJudgement(each[0].rate, duration, meets, f"{told}; {last.why}", len(group), hits >= misses, 2.0)
+    return ProbeJudgement(each[0].rate, duration, meets, f"{summary}; {last.why}", len(group), hits >= misses, 2.0)
 
 
 def _pooled(group: Sequence[ProbeOutcome]) -> ProbeOutcome:
     if len(group) == 1:
         return group[0]
-    seconds = np.array([one.duration_s for one in group])
-    due = seconds * [one.offered_per_s for one in group]
-    names = dict.fromkeys(name for one in group for name in one.values)
+    seconds = np.array([outcome.duration_s for outcome in group])
+    due = seconds * [outcome.offered_per_s for outcome in group]
+    names = dict.fromkeys(name for outcome in group for name in outcome.values)
     return ProbeOutcome(
         rate=group[0].rate,
         duration_s=float(seconds.sum()),
         offered_per_s=float(due.sum() / seconds.sum()),
-        delivered_per_s=float((seconds * [one.delivered_per_s for one in group]).sum() / seconds.sum()),
-        values={name: np.concatenate([one.values[name] for one in group if name in one.values]) for name in names},
-        failed_share=float((due * [one.failed_share for one in group]).sum() / max(due.sum(), 1e-9)),
-        saturated=all(one.saturated for one in group),
+        delivered_per_s=float((seconds * [outcome.delivered_per_s for outcome in group]).sum() / seconds.sum()),
+        values={
+            name: np.concatenate([outcome.values[name] for outcome in group if name in outcome.values])
+            for name in names
+        },
+        failed_share=float((due * [outcome.failed_share for outcome in group]).sum() / max(due.sum(), 1e-9)),
+        saturated=all(outcome.saturated for outcome in group),
     )
 
 
@@ -154,13 +163,13 @@ def _judge(
         parts = [_Part(True, True, 1.0, "the service keeps up")]
     answers = [part.meets for part in parts]
     meets = False if False in answers else None if None in answers else True
-    told = [part for part in parts if part.meets is meets]
+    deciding = [part for part in parts if part.meets is meets]
     undecided = [part.times for part in parts if part.meets is None]
     return ProbeJudgement(
         rate=outcome.rate,
         duration_s=outcome.duration_s,
         meets=meets,
-        why="; ".join(part.why for part in told),
+        why="; ".join(part.why for part in deciding),
         leans=all(part.leans for part in parts),
         times=max(undecided, default=1.0),
         behind=any(part.behind for part in parts),
@@ -212,19 +221,19 @@ def _held(outcome: ProbeOutcome, longest: ProbeOutcome, name: str, limit: float,
     """Hold one limit against the samples of its metric."""
     metric, _, statistic = name.rpartition(".")
     values = outcome.values[metric]
-    known = describe(metric)
+    description = describe(metric)
     finite = values[np.isfinite(values)]
     if not finite.size:
         return _Part(None, False, 2.0, f"{metric} has no samples")
     if statistic in SHARES or statistic == "mean":
         failed = outcome.failed_share
         of_mean = statistic == "mean"
-        found = _mean_held(finite, name, limit, alpha) if of_mean else _share_held(finite, name, limit, alpha, failed)
-        return (_too_short(longest, metric, limit) or found) if found.meets else found
+        part = _mean_held(finite, name, limit, alpha) if of_mean else _share_held(finite, name, limit, alpha, failed)
+        return (_too_short(longest, metric, limit) or part) if part.meets else part
     value = float(finite.std(ddof=1)) if statistic == "std" and finite.size > 1 else 0.0
     value = float(finite.min()) if statistic == "min" else float(finite.max()) if statistic == "max" else value
-    met = value <= limit if known.better != "higher" else value >= limit
-    return _Part(met, met, 1.0, limit_sentence(name, value, known, limit))
+    met = value <= limit if description.better != "higher" else value >= limit
+    return _Part(met, met, 1.0, limit_sentence(name, value, description, limit))
 
 
 def _share_held(values: Values, name: str, limit: float, alpha: float, failed_share: float) -> _Part:
@@ -233,8 +242,8 @@ def _share_held(values: Values, name: str, limit: float, alpha: float, failed_sh
     A failed request has no sample; it counts as one beyond the limit.
     """
     metric, _, statistic = name.rpartition(".")
-    known = describe(metric)
-    higher = known.better == "higher"
+    description = describe(metric)
+    higher = description.better == "higher"
     share = SHARES[statistic]
     allowed = share if higher else 1 - share
     beyond = values < limit if higher else values > limit
@@ -243,8 +252,8 @@ def _share_held(values: Values, name: str, limit: float, alpha: float, failed_sh
     inflation = _inflation(values, beyond, higher)
     meets, times = _decide(bad / inflation, n / inflation, allowed, alpha)
     value = float(np.quantile(values, share))
-    told = f"{percent(bad / n)} of {count(round(n), 'sample')} beyond it, {percent(allowed)} may be"
-    return _Part(meets, bad / n <= allowed, times, f"{limit_sentence(name, value, known, limit)} ({told})")
+    detail = f"{percent(bad / n)} of {count(round(n), 'sample')} beyond it, {percent(allowed)} may be"
+    return _Part(meets, bad / n <= allowed, times, f"{limit_sentence(name, value, description, limit)} ({detail})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,10 +282,10 @@ def share_held(by_run: Sequence[Values], share: float, limit: float, *, higher: 
     pooled = np.concatenate(parts)
     beyond = [values < limit if higher else values > limit for values in parts]
     allowed = share if higher else 1 - share
-    bad = float(sum(one.sum() for one in beyond))
+    bad = float(sum(mask.sum() for mask in beyond))
     if not bad and _is_far(parts, share, limit, higher=higher, alpha=alpha):
         return ShareHeld(True, 0.0, allowed)
-    within = max(_inflation(values, one, higher) for values, one in zip(parts, beyond, strict=True))
+    within = max(_inflation(values, mask, higher) for values, mask in zip(parts, beyond, strict=True))
     edge = _edge(pooled, np.concatenate(beyond), higher)
     between = _between(parts, limit if edge is None else edge, higher, alpha)
     inflation = min(max(within, between), pooled.size / 2)
@@ -315,8 +324,8 @@ def _too_short(outcome: ProbeOutcome, metric: str, limit: float) -> _Part | None
     needed = _BESIDE_LIMIT * limit / 1e3
     if metric not in _WAITING or outcome.duration_s >= needed:
         return None
-    told = f"a probe of {number(outcome.duration_s)} s is too short to see waits of {number(limit)} ms build up"
-    return _Part(None, True, 1.0, told, least_s=needed)
+    reason = f"a probe of {number(outcome.duration_s)} s is too short to see waits of {number(limit)} ms build up"
+    return _Part(None, True, 1.0, reason, least_s=needed)
 
 
 def _edge(values: Values, beyond: NDArray[np.bool_], higher: bool) -> float | None:
@@ -364,12 +373,12 @@ def _at_least(k: float, n: float, p: float) -> float:
 
 def _mean_held(values: Values, name: str, limit: float, alpha: float) -> _Part:
     """A mean keeps its limit when its one-sided interval does."""
-    known = describe(name.rpartition(".")[0])
+    description = describe(name.rpartition(".")[0])
     mean = float(values.mean())
-    sign = -1.0 if known.better == "higher" else 1.0
+    sign = -1.0 if description.better == "higher" else 1.0
     distance = sign * (limit - mean)
     met = distance >= 0
-    sentence = limit_sentence(name, mean, known, limit)
+    sentence = limit_sentence(name, mean, description, limit)
     if values.size < 2:
         return _Part(None, met, 4.0, sentence)
     error = float(values.std(ddof=1)) * math.sqrt(variance_inflation(values) / values.size)

@@ -69,9 +69,9 @@ def next_step(history: Sequence[ProbeJudgement], search: Search) -> ProbeStep | 
     step = tried.wish()
     if isinstance(step, CapacityResult):
         return step
-    if len(history) >= search.probes and all(one.rate != step.rate for one in history):
+    if len(history) >= search.probes and all(judgement.rate != step.rate for judgement in history):
         return tried.ended(f"the search ended after {count(search.probes, 'rate')}")
-    spent = sum(one.duration_s for one in history)
+    spent = sum(judgement.duration_s for judgement in history)
     if spent + step.duration_s > _IN_ALL * search.probes * search.probe:
         return tried.ended(f"the search ended after {number(spent)} s")
     return step
@@ -89,29 +89,39 @@ class _TriedRates:
         doubtful = _contradiction(self.history) or _doubtful_miss(self.high, self.history)
         if doubtful is not None:
             return self._probe(doubtful.rate)
-        if all(one.meets is not False for one in self.history):
-            return self._grow(max(self.history, key=lambda one: one.rate))
+        if all(judgement.meets is not False for judgement in self.history):
+            return self._grow(max(self.history, key=lambda judgement: judgement.rate))
         low, high = self.low, self.high
         if low is None or high is None:
             return self._at_the_lowest(high or low or self.history[0])
         if high.rate <= low.rate * self._near:
             return self._confirmed(low, high)
         # Before the first miss, a higher rate tells more than the same one again.
-        missed = next((place for place, one in enumerate(self.history) if one.meets is False), len(self.history))
-        later = {one.rate for one in self.history[missed + 1 :]}
-        for one in (high, low):
-            if one.rate in later and (again := self._again(one)) is not None:
+        missed = next(
+            (place for place, judgement in enumerate(self.history) if judgement.meets is False), len(self.history)
+        )
+        later = {judgement.rate for judgement in self.history[missed + 1 :]}
+        for edge in (high, low):
+            if edge.rate in later and (again := self._again(edge)) is not None:
                 return again
         return self._probe(self._between(low.rate, high))
 
     def ended(self, why: str) -> CapacityResult:
         """What is known when the search must end: only rates that were measured to meet the objective count."""
-        met = [one.rate for one in self.history if one.meets and (self.low is None or one.rate <= self.low.rate)]
+        met = [
+            judgement.rate
+            for judgement in self.history
+            if judgement.meets and (self.low is None or judgement.rate <= self.low.rate)
+        ]
         capacity = max(met, default=None)
-        missed = [one.rate for one in self.history if one.meets is False and (capacity is None or one.rate > capacity)]
+        missed = [
+            judgement.rate
+            for judgement in self.history
+            if judgement.meets is False and (capacity is None or judgement.rate > capacity)
+        ]
         high = min(missed, default=None)
         if capacity is None:
-            untold = [one for one in self.history if one.meets is None]
+            untold = [judgement for judgement in self.history if judgement.meets is None]
             rest = f"; {untold[-1].why}" if untold else ""
             return CapacityResult(None, None, high, f"{why}; no rate was shown to meet the objective{rest}")
         end = f"missed at {number(high)}/s" if high is not None else "no higher rate was shown to miss it"
@@ -152,8 +162,8 @@ class _TriedRates:
         if (again := self._again(one)) is not None:
             return again
         if one.meets is False and one.rate <= self.search.lowest:
-            told = f"even the lowest rate, {number(one.rate)}/s, misses the objective: {one.why}"
-            return CapacityResult(None, None, one.rate, told)
+            reason = f"even the lowest rate, {number(one.rate)}/s, misses the objective: {one.why}"
+            return CapacityResult(None, None, one.rate, reason)
         return self._untold(one)
 
     def _confirmed(self, low: ProbeJudgement, high: ProbeJudgement) -> ProbeStep | CapacityResult:
@@ -168,15 +178,15 @@ class _TriedRates:
             return again
         if high.meets is not False:
             return self._untold(high)
-        told = f"met at {number(low.rate)}/s, missed at {number(high.rate)}/s"
-        return CapacityResult(low.rate, low.rate, high.rate, told)
+        reason = f"met at {number(low.rate)}/s, missed at {number(high.rate)}/s"
+        return CapacityResult(low.rate, low.rate, high.rate, reason)
 
     def _prove(self, untold: ProbeJudgement) -> ProbeStep | CapacityResult:
         """Look a bit below a rate at which it cannot be told: only what was shown to be good can be claimed."""
-        below = [one for one in self.history if one.rate < untold.rate]
-        proven = max((one.rate for one in below if one.meets), default=self.search.lowest)
-        highest = max((one.rate for one in below), default=self.search.lowest)
-        closest = next((one for one in below if one.rate == highest), None)
+        below = [judgement for judgement in self.history if judgement.rate < untold.rate]
+        proven = max((judgement.rate for judgement in below if judgement.meets), default=self.search.lowest)
+        highest = max((judgement.rate for judgement in below), default=self.search.lowest)
+        closest = next((judgement for judgement in below if judgement.rate == highest), None)
         if closest is not None and closest.rate * self._near >= untold.rate:
             if closest.meets is None:
                 return self._again(closest) or self._prove(closest)
@@ -198,11 +208,13 @@ class _TriedRates:
 
 def _contradiction(history: Sequence[ProbeJudgement]) -> ProbeJudgement | None:
     """A rate to try again: one that missed below one that met, or the other one, the less tried first."""
-    for miss in sorted((one for one in history if one.meets is False), key=lambda one: one.rate):
-        for hit in (one for one in history if one.meets and one.rate > miss.rate):
-            doubtful = [one for one in (miss, hit) if one.probes < _MOST_VOTES]
+    for miss in sorted(
+        (judgement for judgement in history if judgement.meets is False), key=lambda judgement: judgement.rate
+    ):
+        for hit in (judgement for judgement in history if judgement.meets and judgement.rate > miss.rate):
+            doubtful = [judgement for judgement in (miss, hit) if judgement.probes < _MOST_VOTES]
             if doubtful:
-                return min(doubtful, key=lambda one: one.probes)
+                return min(doubtful, key=lambda judgement: judgement.probes)
     return None
 
 
@@ -210,7 +222,7 @@ def _doubtful_miss(high: ProbeJudgement | None, history: Sequence[ProbeJudgement
     """The lowest miss, where it alone ends the way up and a passing disturbance of one probe would explain it."""
     if high is None or high.meets is not False or high.behind or high.probes > 1:
         return None
-    others = [one for one in history if one.meets is False and one.rate != high.rate]
+    others = [judgement for judgement in history if judgement.meets is False and judgement.rate != high.rate]
     return None if others else high
 
 
@@ -220,21 +232,23 @@ def _believed(one: ProbeJudgement) -> bool:
 
 def _bracket(history: Sequence[ProbeJudgement]) -> tuple[ProbeJudgement | None, ProbeJudgement | None]:
     """Where rates turn from good to bad, by a monotone fit to all answers: no single one decides against the others."""
-    ordered = sorted(history, key=lambda one: one.rate)
-    score = np.array([float(_believed(one)) for one in ordered])
-    weight = np.array([_UNSURE if one.meets is None else _SURE * one.probes for one in ordered])
+    ordered = sorted(history, key=lambda judgement: judgement.rate)
+    score = np.array([float(_believed(judgement)) for judgement in ordered])
+    weight = np.array([_UNSURE if judgement.meets is None else _SURE * judgement.probes for judgement in ordered])
     fitted = falling_fit(score, weight)
-    good = [one for one, value in zip(ordered, fitted, strict=True) if value > 0.5 and _believed(one)]
+    good = [judgement for judgement, value in zip(ordered, fitted, strict=True) if value > 0.5 and _believed(judgement)]
     low = good[-1] if good else None
-    bad = [one for one in ordered if (low is None or one.rate > low.rate) and not _believed(one)]
+    bad = [
+        judgement for judgement in ordered if (low is None or judgement.rate > low.rate) and not _believed(judgement)
+    ]
     return low, bad[0] if bad else None
 
 
 def falling_fit(score: Values, weight: Values) -> list[float]:
     """The never rising series nearest to the scores (weighted least squares, by pooling adjacent violators)."""
     blocks: list[list[float]] = []  # value, weight, length
-    for value, one in zip(score.tolist(), weight.tolist(), strict=True):
-        blocks.append([value, one, 1])
+    for value, mass in zip(score.tolist(), weight.tolist(), strict=True):
+        blocks.append([value, mass, 1])
         while len(blocks) > 1 and blocks[-2][0] < blocks[-1][0]:
             later, before = blocks.pop(), blocks.pop()
             total = before[1] + later[1]
@@ -278,14 +292,14 @@ class RateSearch:
         return judged(self.outcomes, self.objective, self.errors)
 
     def _probe(self, outcome: ProbeOutcome) -> JsonValue:
-        (found,) = judged([outcome], self.objective, self.errors)
+        (judgement,) = judged([outcome], self.objective, self.errors)
         return {
             "rate": outcome.rate,
             "duration_s": outcome.duration_s,
             "offered": outcome.offered_per_s,
             "delivered": outcome.delivered_per_s,
-            "meets": found.meets,
-            "why": found.why,
+            "meets": judgement.meets,
+            "why": judgement.why,
             "failed_share": outcome.failed_share,
             "saturated": outcome.saturated,
             "judged": statistics_named(outcome.values, self.objective),
@@ -295,14 +309,14 @@ class RateSearch:
 
 def statistics_named(values: Mapping[str, Values], names: Mapping[str, float]) -> dict[str, JsonValue]:
     """The value of each statistic that an objective names, as far as there are samples of its metric."""
-    found: dict[str, JsonValue] = {}
+    figures: dict[str, JsonValue] = {}
     for name in names:
         metric, _, statistic = name.rpartition(".")
         seen = values.get(metric)
         if seen is not None and seen.size:
             plain = {"mean": seen.mean(), "min": seen.min(), "max": seen.max(), "std": seen.std()}
-            found[name] = float(np.quantile(seen, SHARES[statistic]) if statistic in SHARES else plain[statistic])
-    return found
+            figures[name] = float(np.quantile(seen, SHARES[statistic]) if statistic in SHARES else plain[statistic])
+    return figures
 
 
 def _statistics(values: Values) -> JsonValue:
@@ -420,8 +434,8 @@ def knee(rates: Sequence[float], latencies: Sequence[Sequence[float]], level: fl
     levels = np.unique(x)
     low = min(float(near.min()), float(levels[levels <= places[best]].max()))
     high = max(float(near.max()), float(levels[levels >= places[best]].min()))
-    told = f"two lines through {x.size} values; no closer than the rates that were tried"
-    interval = Interval(float(np.exp(low)), float(np.exp(high)), level, told)
+    method = f"two lines through {x.size} values; no closer than the rates that were tried"
+    interval = Interval(float(np.exp(low)), float(np.exp(high)), level, method)
     return Knee(float(np.exp(places[best])), interval, before, after)
 
 

@@ -73,7 +73,7 @@ class CheckEvidence:
         Of a service, only the times that its headline is about: a result has many sampled metrics, and most of them
         describe what was asked, or repeat the same requests.
         """
-        sampled = {one.metric for sets in self.samples.values() for one in sets}
+        sampled = {sample_set.metric for sets in self.samples.values() for sample_set in sets}
         names: list[str] = []
         if not self.is_program and len(sampled) >= 2:
             times = [name for name in _REQUESTS if name in sampled]
@@ -97,7 +97,7 @@ class CheckEvidence:
     def is_open_loop(self) -> bool:
         """Whether requests come by themselves, however many are open."""
         load = self.job.definition.load
-        return load.rate is not None or load.trace is not None or any(one.rate is not None for one in load.stages)
+        return load.rate is not None or load.trace is not None or any(stage.rate is not None for stage in load.stages)
 
     @property
     def speed(self) -> tuple[str, ...]:
@@ -114,8 +114,8 @@ class CheckEvidence:
         stats = self.metrics.get(metric)
         if stats is None:
             return None
-        found: float | None = getattr(stats, statistic)
-        return stats.max if found is None else found
+        value: float | None = getattr(stats, statistic)
+        return stats.max if value is None else value
 
     def windows(self, read: Callable[[Window], float | None]) -> dict[int, float]:
         """Run id → one figure of its measured window, for the runs that have it."""

@@ -60,23 +60,23 @@ def figure(tree: Mapping[str, JsonValue], name: str) -> float | None:
 
 def reason(state: State, name: str, otherwise: str) -> str:
     """Why something was not read, as the record tells it."""
-    told = section(state, "absent").get(name)
-    return told if isinstance(told, str) else otherwise
+    why = section(state, "absent").get(name)
+    return why if isinstance(why, str) else otherwise
 
 
 def states(evidence: CheckEvidence) -> dict[str, State]:
     """The states before and after a job, those that were read."""
-    found = {when: section(section(evidence.environment, when), "fitness") for when in ("before", "after")}
-    return {when: state for when, state in found.items() if state}
+    by_moment = {when: section(section(evidence.environment, when), "fitness") for when in ("before", "after")}
+    return {when: state for when, state in by_moment.items() if state}
 
 
 def worst(evidence: CheckEvidence, ask: Callable[[State], Finding]) -> Finding:
     """The answer of both states: the first that failed, else the first that passed, else why it cannot be told."""
-    found = {when: ask(state) for when, state in states(evidence).items()}
-    for when, (passed, sentence) in found.items():
+    findings = {when: ask(state) for when, state in states(evidence).items()}
+    for when, (passed, sentence) in findings.items():
         if passed is False:
             return False, f"{when} the job {sentence}"
-    return next((one for one in found.values() if one[0]), next(iter(found.values()), NOT_READ))
+    return next((finding for finding in findings.values() if finding[0]), next(iter(findings.values()), NOT_READ))
 
 
 def governor(state: State) -> Finding:
@@ -95,30 +95,30 @@ def governor(state: State) -> Finding:
     driver = str(facts.get("driver", ""))
     if leaning == ("performance",) and driver in _LEANING_DRIVERS:
         return True, f"the governor is {listed(list(cores))} of {driver}, and its preference is performance"
-    name = max(slow, key=lambda one: slow[one])
+    name = max(slow, key=lambda mode: slow[mode])
     more = f", preference {listed(list(leaning))}" if leaning else ""
-    told = f"the governor is {name} on {slow[name]} of {sum(cores.values())} cores{more}"
-    return False, f"{told}; performance keeps the clock from falling between calls"
+    summary = f"the governor is {name} on {slow[name]} of {sum(cores.values())} cores{more}"
+    return False, f"{summary}; performance keeps the clock from falling between calls"
 
 
 def turbo_steady(evidence: CheckEvidence) -> Finding:
     """Whether the clock cannot rise above its base, or was as fast after the job as before it."""
-    found = states(evidence)
-    apart = _apart(found)
-    if apart and any(section(state, "processor").get("turbo") == "on" for state in found.values()):
-        part = max(apart, key=lambda one: abs(apart[one]))
-        told = _took(apart[part], part)
+    by_moment = states(evidence)
+    apart = _apart(by_moment)
+    if apart and any(section(state, "processor").get("turbo") == "on" for state in by_moment.values()):
+        part = max(apart, key=lambda loop: abs(apart[loop]))
+        sentence = _took(apart[part], part)
         if abs(apart[part]) <= _SAME:
-            return True, f"turbo is on, and held: {told}"
+            return True, f"turbo is on, and held: {sentence}"
     return worst(evidence, turbo)
 
 
 def turbo(state: State) -> Finding:
     """Whether the clock cannot rise above its base, or keeps to what is usual here."""
-    told = section(state, "processor").get("turbo")
-    if told == "off":
+    switch = section(state, "processor").get("turbo")
+    if switch == "off":
         return True, "turbo is off"
-    if told != "on":
+    if switch != "on":
         return None, reason(state, "turbo", "the system shows no switch for turbo")
     drifts = _drifts(state)
     if drifts and all(max(abs(drift), band) <= _SAME for drift, band, _ in drifts.values()):
@@ -131,13 +131,13 @@ def cool(state: State) -> Finding:
     """Whether every sensor is far from its limit."""
     nearest = section(section(state, "heat"), "nearest")
     rooms = {str(nearest.get("sensor")): nearest} if nearest else {}
-    rooms |= {f"GPU {one.get('index')}": one for one in gpus_of(state) if figure(one, "headroom_c") is not None}
+    rooms |= {f"GPU {board.get('index')}": board for board in gpus_of(state) if figure(board, "headroom_c") is not None}
     if not rooms:
         hottest = section(section(state, "heat"), "hottest")
         if (warm := figure(hottest, "celsius")) is None:
             return None, reason(state, "temperature", "the system shows no temperature sensor")
         return None, f"{hottest.get('sensor')} is at {number(warm)} °C, and nothing tells where it slows down"
-    name = min(rooms, key=lambda one: figure(rooms[one], "headroom_c") or 0.0)
+    name = min(rooms, key=lambda sensor: figure(rooms[sensor], "headroom_c") or 0.0)
     room = figure(rooms[name], "headroom_c") or 0.0
     warm = figure(rooms[name], "celsius") if "celsius" in rooms[name] else figure(rooms[name], "temperature_c")
     at = f" at {number(warm)} °C" if warm is not None else ""
@@ -148,17 +148,17 @@ def cool(state: State) -> Finding:
 
 def gpus_of(state: State) -> list[Mapping[str, JsonValue]]:
     """The boards whose state was read."""
-    found = state.get("gpus")
-    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
+    boards = state.get("gpus")
+    return [board for board in boards if isinstance(board, Mapping)] if isinstance(boards, list) else []
 
 
 def memory_free(evidence: CheckEvidence) -> Finding:
     """Whether there was memory to spare, and nothing was swapped while the job ran."""
-    found = states(evidence)
+    by_moment = states(evidence)
     low = worst(evidence, _free)
     if low[0] is not True:
         return low
-    pages = [figure(section(state, "memory"), "swapped_pages") for state in found.values()]
+    pages = [figure(section(state, "memory"), "swapped_pages") for state in by_moment.values()]
     if len(pages) < 2 or pages[0] is None or pages[1] is None:
         return worst(evidence, memory)
     moved = max(0.0, pages[1] - pages[0]) * _PAGE_BYTES
@@ -184,9 +184,11 @@ def _free(state: State) -> Finding:
     if available is None or not total:
         return None, reason(state, "memory", "the system does not tell how much memory is free")
     whole = limit or total
-    told = f"{show_bytes(available)} of {show_bytes(whole)} {'that this container may use ' if limit else ''}are free"
+    summary = (
+        f"{show_bytes(available)} of {show_bytes(whole)} {'that this container may use ' if limit else ''}are free"
+    )
     enough = available >= _FREE * whole
-    return enough, told if enough else f"{told}; at least {percent(_FREE)} is fine"
+    return enough, summary if enough else f"{summary}; at least {percent(_FREE)} is fine"
 
 
 def clock_steady(evidence: CheckEvidence) -> Finding:
@@ -212,22 +214,23 @@ def clock(state: State) -> Finding:
 
 def control_steady(evidence: CheckEvidence) -> Finding:
     """Whether a fixed amount of work took as long after the job as before it, and as long as it usually does here."""
-    found = states(evidence)
-    if not any(section(state, "control") for state in found.values()):
+    by_moment = states(evidence)
+    if not any(section(state, "control") for state in by_moment.values()):
         return next(
-            ((None, reason(one, "control", "no control workload was timed")) for one in found.values()), NOT_READ
+            ((None, reason(reading, "control", "no control workload was timed")) for reading in by_moment.values()),
+            NOT_READ,
         )
-    apart = _apart(found)
+    apart = _apart(by_moment)
     far = worst(evidence, control)
     for part, share in apart.items():
-        limit = _limit_between(found, part)
+        limit = _limit_between(by_moment, part)
         if abs(share) > limit:
             return False, f"{_took(share, f'{part} loop')}; within ±{percent(limit)} is fine"
     if far[0] is False or not apart:
         return far
-    part = max(apart, key=lambda one: abs(apart[one]))
+    part = max(apart, key=lambda loop: abs(apart[loop]))
     # Where the history is too wild to tell, that two timings agree is luck.
-    wild = any(band > _WIDEST for state in found.values() for _, band, _ in _drifts(state).values())
+    wild = any(band > _WIDEST for state in by_moment.values() for _, band, _ in _drifts(state).values())
     return None if wild else True, f"{_took(apart[part], f'{part} loop')}; {far[1]}"
 
 
@@ -245,26 +248,26 @@ def control(state: State) -> Finding:
     if not drifts:
         why = reason(state, "control history", "no history yet")
         return None, f"a round of the control workload takes {listed(took)}; {why}"
-    part = max(drifts, key=lambda one: abs(drifts[one][0]) / max(_SAME, drifts[one][1]))
+    part = max(drifts, key=lambda loop: abs(drifts[loop][0]) / max(_SAME, drifts[loop][1]))
     drift, band, entries = drifts[part]
     usual = f"than usual here ({part} loop, {entries} entries)"
-    told = f"the control workload takes {percent(abs(drift))} {'longer' if drift > 0 else 'less'} {usual}"
+    summary = f"the control workload takes {percent(abs(drift))} {'longer' if drift > 0 else 'less'} {usual}"
     if abs(drift) > max(_SAME, band):
-        return False, f"{told}; within ±{percent(max(_SAME, band))} is fine"
+        return False, f"{summary}; within ±{percent(max(_SAME, band))} is fine"
     if band > _WIDEST:
-        return None, f"{told}, and its history spreads by ±{percent(band)}, which is too much to tell"
-    return True, f"{told}; within ±{percent(max(_SAME, band))} is normal"
+        return None, f"{summary}, and its history spreads by ±{percent(band)}, which is too much to tell"
+    return True, f"{summary}; within ±{percent(max(_SAME, band))} is normal"
 
 
 def _drifts(state: State) -> dict[str, tuple[float, float, int]]:
     """Part of the control workload → drift from its history, the band that is usual, and how many entries say so."""
     history = section(section(state, "control"), "history")
-    found = {}
+    drifts = {}
     for part in _PARTS:
         drift, band = (figure(section(history, part), name) for name in ("drift_pct", "band_pct"))
         if drift is not None and band is not None:
-            found[part] = (drift / 100, band / 100, round(figure(history, "entries") or 0))
-    return found
+            drifts[part] = (drift / 100, band / 100, round(figure(history, "entries") or 0))
+    return drifts
 
 
 def _apart(found: Mapping[str, State]) -> dict[str, float]:
@@ -286,16 +289,16 @@ def held(state: State) -> Finding:
     if lock.get("mode") not in ("wait", "try"):
         return None, "the device was not locked, so another measurement may share it"
     names = lock.get("devices")
-    devices = listed([str(one) for one in names]) if isinstance(names, list) and names else "the device"
+    devices = listed([str(device) for device in names]) if isinstance(names, list) and names else "the device"
     others = lock.get("others")
-    who = [_other(one) for one in others if isinstance(one, Mapping)] if isinstance(others, list) else []
+    who = [_other(other) for other in others if isinstance(other, Mapping)] if isinstance(others, list) else []
     if who:
         return False, f"{devices} was not locked: {listed(who)} measures on the same machine"
     if lock.get("held") is True:
         waited = figure(lock, "waited_s") or 0.0
         after = f"; it was free after {number(waited)} s" if waited >= 1 else ""
         return True, f"{devices} was locked, so nobody else measured on it{after}"
-    why = [f"{name}: {told}" for name, told in section(lock, "absent").items()]
+    why = [f"{name}: {cause}" for name, cause in section(lock, "absent").items()]
     return None, f"{devices} could not be locked" + (f" ({listed(why)})" if why else "")
 
 

@@ -35,12 +35,12 @@ def machine_quiet(evidence: CheckEvidence) -> Finding:
     steal = evidence.windows(lambda window: _share(window, window.steal_s))
     if not others and not steal:
         return None, "this machine does not tell how busy others kept it, or the runs were too short for it to tell"
-    found = [
+    findings = [
         _worst(others, _OTHERS, "other programs used", "of the machine's processor time"),
         _worst(steal, _STEAL, "the hypervisor took", "of the processor time away"),
     ]
-    sentences = "; ".join(sentence for _, sentence in found if sentence)
-    return all(passed for passed, _ in found), sentences
+    sentences = "; ".join(sentence for _, sentence in findings if sentence)
+    return all(passed for passed, _ in findings), sentences
 
 
 def _is_here(evidence: CheckEvidence) -> bool:
@@ -71,16 +71,18 @@ def quiet_now(state: State) -> Finding:
     others, steal = figure(load, "others_pct"), figure(load, "steal_pct")
     if others is None:
         return None, "how busy others keep the machine is read while the control workload runs, which it did not"
-    found = [
+    findings = [
         _share_now(others / 100, _OTHERS, "other programs use", "of the machine's processor time"),
         _share_now((steal or 0.0) / 100, _STEAL, "the hypervisor takes", "of the processor time away"),
     ]
-    return all(passed for passed, _ in found), "; ".join(sentence for _, sentence in found[: 1 if steal is None else 2])
+    return all(passed for passed, _ in findings), "; ".join(
+        sentence for _, sentence in findings[: 1 if steal is None else 2]
+    )
 
 
 def _share_now(share: float, limit: float, what: str, of_what: str) -> tuple[bool, str]:
-    told = f"{what} {percent(share)} {of_what}"
-    return share <= limit, told if share <= limit else f"{told}; at most {percent(limit)} is fine"
+    sentence = f"{what} {percent(share)} {of_what}"
+    return share <= limit, sentence if share <= limit else f"{sentence}; at most {percent(limit)} is fine"
 
 
 def clocks_steady(evidence: CheckEvidence) -> Finding:
@@ -113,8 +115,8 @@ def _seen_throttled(evidence: CheckEvidence) -> Finding | None:
     if not reasons:
         return None
     held = [
-        f"{one} held its clock down ({listed(list(why))}), in run {listed(runs[one])}"
-        for one, why in reasons.items()
+        f"{name} held its clock down ({listed(list(why))}), in run {listed(runs[name])}"
+        for name, why in reasons.items()
         if why
     ]
     return (False, "; ".join(held)) if held else (True, f"{listed(list(reasons))} never held its clock down")
@@ -123,29 +125,31 @@ def _seen_throttled(evidence: CheckEvidence) -> Finding | None:
 def _told_throttled(evidence: CheckEvidence) -> Finding | None:
     """What devices told just before and after; only where nobody looked while runs were measured."""
     looked = any(run.seen is not None and run.seen.throttled for run in evidence.good)
-    found = [] if looked else [(when, *clocks_now(state)) for when, state in states(evidence).items()]
-    failed = [f"{when} the job {sentence}" for when, passed, sentence in found if passed is False]
+    findings = [] if looked else [(when, *clocks_now(state)) for when, state in states(evidence).items()]
+    failed = [f"{when} the job {sentence}" for when, passed, sentence in findings if passed is False]
     if failed:
         return False, "; ".join(failed)
-    return next(((True, sentence) for _, passed, sentence in found if passed), None)
+    return next(((True, sentence) for _, passed, sentence in findings if passed), None)
 
 
 def clocks_now(state: State) -> Finding:
     """Whether neither the processor nor a device holds its clock down at this moment."""
-    told: dict[str, list[str]] = {}
+    reasons: dict[str, list[str]] = {}
     for board in gpus_of(state):
         if isinstance(why := board.get("throttle"), list):
-            told[f"GPU {board.get('index')}"] = [str(one) for one in why]
+            reasons[f"GPU {board.get('index')}"] = [str(reason) for reason in why]
     if isinstance(why := section(state, "processor").get("held_down"), list):
-        told["the processor"] = [str(one) for one in why]
+        reasons["the processor"] = [str(reason) for reason in why]
     events = figure(section(state, "control"), "throttle_events")
     if events is not None:
-        one = [f"{count(round(events), 'thermal throttle event')} while the control workload ran"] if events else []
-        told["the processor"] = [*told.get("the processor", []), *one]
-    if not told:
+        sentences = (
+            [f"{count(round(events), 'thermal throttle event')} while the control workload ran"] if events else []
+        )
+        reasons["the processor"] = [*reasons.get("the processor", []), *sentences]
+    if not reasons:
         return None, "this machine does not tell whether it throttles its clocks"
-    held = [f"{name} holds its clock down ({listed(why)})" for name, why in told.items() if why]
-    return (False, "; ".join(held)) if held else (True, f"{listed(list(told))} runs at the clock that it chooses")
+    held = [f"{name} holds its clock down ({listed(why)})" for name, why in reasons.items() if why]
+    return (False, "; ".join(held)) if held else (True, f"{listed(list(reasons))} runs at the clock that it chooses")
 
 
 def _concerns(evidence: CheckEvidence, seen: str) -> bool:
@@ -166,21 +170,21 @@ def device_alone(evidence: CheckEvidence) -> Finding:
     if evidence.device.partition(":")[0] == "cpu":
         return None, _PROCESSOR
     looks = [
-        one for run in evidence.good if run.seen for one in run.seen.foreign.items() if _concerns(evidence, one[0])
+        look for run in evidence.good if run.seen for look in run.seen.foreign.items() if _concerns(evidence, look[0])
     ]
     for device, who in looks:
         if who:
             return False, f"others computed on {device} meanwhile: {listed(list(who))}"
-    found = {when: alone_now(state) for when, state in states(evidence).items()}
-    for when, (passed, sentence) in found.items():
+    findings = {when: alone_now(state) for when, state in states(evidence).items()}
+    for when, (passed, sentence) in findings.items():
         if passed is False:
             return False, f"{when} the job {sentence}"
     if looks:
         return True, f"no process of others computed on {evidence.device} in {count(len(looks), 'run')}"
-    if any(passed for passed, _ in found.values()):
+    if any(passed for passed, _ in findings.values()):
         return True, f"no process of others was on {evidence.device} before and after"
     why = next(
-        (sentence for _, sentence in found.values()), f"which other programs used {evidence.device} was not read"
+        (sentence for _, sentence in findings.values()), f"which other programs used {evidence.device} was not read"
     )
     return None, why
 
@@ -189,7 +193,7 @@ def alone_now(state: State) -> Finding:
     """Whether no process of others computes on a GPU at this moment."""
     boards = [(board, who) for board in gpus_of(state) if isinstance(who := board.get("foreign"), list)]
     for board, foreign in boards:
-        if who := [_named(one) for one in foreign if isinstance(one, Mapping)]:
+        if who := [_named(process) for process in foreign if isinstance(process, Mapping)]:
             return False, f"others compute on GPU {board.get('index')}: {listed(who)}"
     if boards:
         return True, f"no process of others is on {count(len(boards), 'GPU')}"

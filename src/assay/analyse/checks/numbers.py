@@ -69,9 +69,9 @@ def _medians_known(evidence: CheckEvidence) -> Finding:
             return False, f"run {run} took {count(values.size, 'sample')} of {metric}, {need}"
         widths[run, metric] = relative_half_width(interval)
     run, metric = max(widths, key=lambda key: widths[key])
-    known = f"{metric} is known to ±{percent(widths[run, metric])} or better inside every run"
+    precision = f"{metric} is known to ±{percent(widths[run, metric])} or better inside every run"
     if widths[run, metric] <= target:
-        return True, f"the median of {known}"
+        return True, f"the median of {precision}"
     worst = f"in run {run} the median of {metric} is known only to ±{percent(widths[run, metric])}"
     return False, f"{worst}; ±{percent(target)} was asked for, so measure longer"
 
@@ -80,8 +80,8 @@ def warm_up_over(evidence: CheckEvidence) -> Finding:
     """Whether no warm-up is left among the measured times: they were level before, or were level while measured."""
     inside = {run: fact.get("warmup") for run, fact in evidence.facts("load").items()}
     seen = {**{run: fact for run, fact in inside.items() if isinstance(fact, Mapping)}, **evidence.facts("warmup")}
-    told = {run: fact.get("steady") for run, fact in seen.items()}
-    detected = {run: steady for run, steady in told.items() if isinstance(steady, bool)}
+    verdicts = {run: fact.get("steady") for run, fact in seen.items()}
+    detected = {run: steady for run, steady in verdicts.items() if isinstance(steady, bool)}
     if not detected:
         return None, "how long to warm up was not decided from the times, so they cannot tell whether it was enough"
     unsure = [run for run, steady in detected.items() if not steady]
@@ -101,15 +101,15 @@ def steady_state(evidence: CheckEvidence) -> Finding:
     if evidence.load_varies:
         return None, _VARIES
     drifts = {key: drift(values) for key, values in evidence.measured().items()}
-    told = {key: one for key, one in drifts.items() if one.steady is not None}
-    if not told:
-        return None, next((one.detail for one in drifts.values()), "there are no samples in which to see a drift")
-    run, metric = max(told, key=lambda key: (not told[key].steady, abs(told[key].share)))
-    worst = f"{metric} in run {run}: {told[run, metric].detail}"
+    trends = {key: trend for key, trend in drifts.items() if trend.steady is not None}
+    if not trends:
+        return None, next((trend.detail for trend in drifts.values()), "there are no samples in which to see a drift")
+    run, metric = max(trends, key=lambda key: (not trends[key].steady, abs(trends[key].share)))
+    worst = f"{metric} in run {run}: {trends[run, metric].detail}"
     if evidence.is_program:
         return None, f"not judged, since a program may report what should move; {worst}"
-    runs = {run for run, _ in told}
-    drifting = {run for (run, _), one in told.items() if not one.steady}
+    runs = {run for run, _ in trends}
+    drifting = {run for (run, _), trend in trends.items() if not trend.steady}
     if len(drifting) > _DRIFTING_RUNS * len(runs):
         return False, f"{len(drifting)} of {count(len(runs), 'run')} drifted while they were measured; {worst}"
     return True, f"{len(runs - drifting)} of {count(len(runs), 'run')} were level; the largest shift is {worst}"
@@ -120,14 +120,14 @@ def interval_narrow(evidence: CheckEvidence) -> Finding:
     target = evidence.job.definition.measure.interval
     names = _between_runs_judged(evidence)
     intervals = {name: evidence.metrics[name].interval for name in names}
-    known = {name: relative_half_width(interval) for name, interval in intervals.items() if interval is not None}
+    widths = {name: relative_half_width(interval) for name, interval in intervals.items() if interval is not None}
     if not names:
         return NOTHING_MEASURED
-    if not known:
+    if not widths:
         return None, "one run has no spread between runs"
-    name = max(known, key=lambda key: known[key])
-    width = f"between runs {name} is known to ±{percent(known[name])}"
-    if known[name] <= target:
+    name = max(widths, key=lambda key: widths[key])
+    width = f"between runs {name} is known to ±{percent(widths[name])}"
+    if widths[name] <= target:
         return True, f"{width}, within the ±{percent(target)} that was asked for"
     return False, f"{width}; ±{percent(target)} was asked for, so add runs or find what differs between them"
 
@@ -150,8 +150,8 @@ def tail_backed(evidence: CheckEvidence) -> Finding:
         stats = evidence.metrics.get(metric)
         if stats is not None and statistic in TAILS and getattr(stats, statistic) is None:
             needed = samples_needed(TAILS[statistic])
-            told = f"which needs {needed:,} samples; {stats.count:,} were taken"
-            return False, f"the objective names {metric}.{statistic}, {told}"
+            shortfall = f"which needs {needed:,} samples; {stats.count:,} were taken"
+            return False, f"the objective names {metric}.{statistic}, {shortfall}"
     if not evidence.headline:
         return NOTHING_MEASURED
     return _highest_given(evidence)
@@ -195,8 +195,8 @@ def _kinds(evidence: CheckEvidence) -> str:
     """The failures of all runs by kind, in words: ` (3 × timeout, 1 × reset)`."""
     totals: dict[str, int] = {}
     for kinds in evidence.facts("errors").values():
-        for kind, told in kinds.items():
-            number = told.get("count") if isinstance(told, Mapping) else told
+        for kind, tally in kinds.items():
+            number = tally.get("count") if isinstance(tally, Mapping) else tally
             totals[kind] = totals.get(kind, 0) + (number if isinstance(number, int) else 0)
     ranked = sorted((kind for kind in totals if totals[kind]), key=lambda kind: -totals[kind])
     return f" ({listed([f'{totals[kind]:,} × {kind}' for kind in ranked])})" if ranked else ""
@@ -208,8 +208,10 @@ def values_finite(evidence: CheckEvidence) -> Finding:
     # A request without a reference has no score, and one without an answer no time to its first token.
     looked_at = {key: values for key, values in evidence.values().items() if not is_quality(key[1])}
     sampled = [values for key, values in looked_at.items() if not evidence.is_served or key[1] in evidence.headline]
-    bad = sum(not math.isfinite(value) for value in of_runs) + sum(int((~np.isfinite(one)).sum()) for one in sampled)
-    values = len(of_runs) + sum(one.size for one in sampled)
+    bad = sum(not math.isfinite(value) for value in of_runs) + sum(
+        int((~np.isfinite(array)).sum()) for array in sampled
+    )
+    values = len(of_runs) + sum(array.size for array in sampled)
     if bad:
         return False, f"{bad:,} of {count(values, 'value')} are not finite numbers and are left out of the statistics"
     return True, f"all {count(values, 'value')} are finite numbers"
@@ -234,10 +236,10 @@ def gates_of(job: Job, metrics: Mapping[str, MetricStatistics], values: ByRun | 
 def _gate(name: str, limit: float, metrics: Mapping[str, MetricStatistics], values: ByRun, alpha: float) -> Check:
     metric, _, statistic = name.rpartition(".")
     # A program may report one metric under several labels; the objective holds for each of them.
-    found = {label: stats for label, stats in metrics.items() if label == metric or label.startswith(f"{metric}{{")}
-    if not found:
+    matches = {label: stats for label, stats in metrics.items() if label == metric or label.startswith(f"{metric}{{")}
+    if not matches:
         return Check(name, None, f"{metric} was not measured")
-    parts = [_held(label, statistic, limit, stats, values.get(label), alpha) for label, stats in found.items()]
+    parts = [_held(label, statistic, limit, stats, values.get(label), alpha) for label, stats in matches.items()]
     answers = [passed for passed, _ in parts]
     passed = False if False in answers else None if None in answers else True
     return Check(name, passed, "; ".join(sentence for _, sentence in parts))
@@ -261,8 +263,8 @@ def _held(
     met = value <= limit if stats.better == "lower" else value >= limit
     sentence = limit_sentence(name, value, stats, limit)
     if statistic in TAILS and by_run:
-        answer, told = _tail(TAILS[statistic], limit, by_run, higher=stats.better == "higher", alpha=alpha)
-        return answer, sentence + told
+        answer, detail = _tail(TAILS[statistic], limit, by_run, higher=stats.better == "higher", alpha=alpha)
+        return answer, sentence + detail
     interval = _interval(label, statistic, stats)
     if interval is not None and interval.low <= limit <= interval.high:
         sentence += ", which lies inside the interval between runs, so another measurement may end on the other side"
@@ -282,9 +284,9 @@ def _tail(
     parts = [values[np.isfinite(values)] for values in by_run.values()]
     held = share_held(parts, share, limit, higher=higher, alpha=alpha)
     samples = sum(values.size for values in parts)
-    told = f" ({percent(held.beyond)} of {samples:,} samples beyond it, {percent(held.allowed)} may be)"
+    detail = f" ({percent(held.beyond)} of {samples:,} samples beyond it, {percent(held.allowed)} may be)"
     close = ": too close to tell, by the samples and the spread between runs"
-    return held.meets, told + (close if held.meets is None else "")
+    return held.meets, detail + (close if held.meets is None else "")
 
 
 def _interval(label: str, statistic: str, stats: MetricStatistics) -> Interval | None:

@@ -28,19 +28,19 @@ def as_long_as_asked(evidence: CheckEvidence) -> Finding:
     asked = evidence.job.definition.workload.output_tokens
     if asked is None:
         return None, "no length of the answers was asked for"
-    found = _lengths(evidence, asked)
-    if found is None:
+    lengths = _lengths(evidence, asked)
+    if lengths is None:
         return None, "the tokens of the answers were not counted"
-    wanted, got = found
-    told = f"answers have {number(got)} tokens where {number(wanted)} were asked for"
+    wanted, got = lengths
+    summary = f"answers have {number(got)} tokens where {number(wanted)} were asked for"
     if evidence.job.definition.workload.task not in _EXACT_TASKS and got <= wanted * (1 + _LENGTH):
-        return True, f"{told} at most"
+        return True, f"{summary} at most"
     if abs(got - wanted) <= max(_LENGTH * wanted, 1.0):
-        return True, told
+        return True, summary
     reasons = _finish_reasons(evidence)
     why = f" (they ended by: {reasons})" if reasons else ""
     remedy = "set target.options.ignore_eos where the server knows it" if got < wanted else "the limit was not kept"
-    return False, f"{told}{why}; {remedy}"
+    return False, f"{summary}{why}; {remedy}"
 
 
 def _lengths(evidence: CheckEvidence, asked: int | Tokens) -> tuple[float, float] | None:
@@ -71,13 +71,13 @@ def _finish_reasons(evidence: CheckEvidence) -> str:
 
 def tokens_counted(evidence: CheckEvidence) -> Finding:
     """Whether tokens were counted by who knows them, and each arrival on its own."""
-    told = evidence.facts("tokens")
-    if not told:
+    by_run = evidence.facts("tokens")
+    if not by_run:
         return None, "nothing was counted in tokens"
-    for run, facts in told.items():
+    for run, facts in by_run.items():
         if wrong := _disagreement(facts) or _bundled(facts):
             return False, f"run {run}: {wrong}"
-    facts = next(iter(told.values()))
+    facts = next(iter(by_run.values()))
     sources = {side: _source(facts.get(side)) for side in ("input", "output")}
     named = [f"{side} tokens by {source}" for side, source in sources.items() if source]
     if named and facts.get("bundled"):
@@ -87,10 +87,10 @@ def tokens_counted(evidence: CheckEvidence) -> Finding:
 
 def _source(side: JsonValue) -> str:
     """Who counted one side's tokens; several sources with how many requests each counted."""
-    found = side.get("source") if isinstance(side, Mapping) else side
-    if isinstance(found, Mapping):
-        return listed([f"{name} ({times})" for name, times in found.items()])
-    return found if isinstance(found, str) else ""
+    source = side.get("source") if isinstance(side, Mapping) else side
+    if isinstance(source, Mapping):
+        return listed([f"{name} ({times})" for name, times in source.items()])
+    return source if isinstance(source, str) else ""
 
 
 def _disagreement(facts: Mapping[str, JsonValue]) -> str:
@@ -109,16 +109,16 @@ def _disagreement(facts: Mapping[str, JsonValue]) -> str:
 def _bundled(facts: Mapping[str, JsonValue]) -> str:
     """Say so where a piece of an answer holds several tokens, and no tokenizer told how many."""
     split = facts.get("chunks_split")
-    evenly, known = (split.get("evenly"), split.get("by_tokenizer")) if isinstance(split, Mapping) else (None, None)
+    evenly, tokenized = (split.get("evenly"), split.get("by_tokenizer")) if isinstance(split, Mapping) else (None, None)
     if not facts.get("bundled") or evenly == 0:
         return ""
     each = facts.get("tokens_per_chunk")
     mean = each.get("mean") if isinstance(each, Mapping) else each
     many = f"{number(mean)} tokens each" if isinstance(mean, int | float) else "several tokens each"
-    told = f"the server sends pieces of {many}, so itl_ms is their gap shared out evenly"
-    if isinstance(evenly, int) and isinstance(known, int):
-        told += f" in {evenly} of {evenly + known} answers"
-    return f"{told}; chunk_gap_ms is what a reader sees; target.tokenizer would tell how many tokens each piece has"
+    summary = f"the server sends pieces of {many}, so itl_ms is their gap shared out evenly"
+    if isinstance(evenly, int) and isinstance(tokenized, int):
+        summary += f" in {evenly} of {evenly + tokenized} answers"
+    return f"{summary}; chunk_gap_ms is what a reader sees; target.tokenizer would tell how many tokens each piece has"
 
 
 def names_quality(job: Job) -> bool:
@@ -128,7 +128,7 @@ def names_quality(job: Job) -> bool:
 
 def good_enough(evidence: CheckEvidence) -> Finding:
     """Whether every objective on the quality of answers is met: fast and wrong is no result."""
-    gates = [one for one in gates_of(evidence.job, evidence.metrics) if is_quality(one.name.rpartition(".")[0])]
+    gates = [check for check in gates_of(evidence.job, evidence.metrics) if is_quality(check.name.rpartition(".")[0])]
     if not gates:
         return None, "no objective names how good the answers must be"
     missed = [gate.detail for gate in gates if gate.passed is False]
@@ -147,8 +147,8 @@ def lost_output(evidence: CheckEvidence) -> Mapping[int, int]:
 def declared_reported(evidence: CheckEvidence) -> Finding:
     """Whether every declared metric has a value at all."""
     names = declared(evidence.job.definition)
-    known = {base_name(name) for name in evidence.metrics}
-    missing = [name for name in names if name not in known]
+    reported = {base_name(name) for name in evidence.metrics}
+    missing = [name for name in names if name not in reported]
     if not missing:
         return True, f"{listed(names)} {'was' if len(names) == 1 else 'were'} reported"
     # One that was reported, and yet has no statistics, was NaN or infinite each time.
@@ -156,8 +156,8 @@ def declared_reported(evidence: CheckEvidence) -> Finding:
     reasons = {
         name: next((run.absent[name] for run in evidence.good if name in run.absent), unknown) for name in missing
     }
-    told = "; ".join(f"{name} has a value in 0 of {_runs(evidence)}: {why}" for name, why in reasons.items())
-    return False, f"{told}; check target.metrics against what the program prints or emits"
+    summary = "; ".join(f"{name} has a value in 0 of {_runs(evidence)}: {why}" for name, why in reasons.items())
+    return False, f"{summary}; check target.metrics against what the program prints or emits"
 
 
 def declared_in_every_run(evidence: CheckEvidence) -> Finding:
@@ -169,11 +169,11 @@ def declared_in_every_run(evidence: CheckEvidence) -> Finding:
             missing[name] = without
     if not missing:
         return True, f"no run of {_runs(evidence)} left out a metric that another one reported"
-    told = "; ".join(
+    summary = "; ".join(
         f"{name} was not reported in run{'' if len(runs) == 1 else 's'} {listed(runs)}"
         for name, runs in missing.items()
     )
-    return False, f"{told}, out of {_runs(evidence)}, so its statistics leave them out"
+    return False, f"{summary}, out of {_runs(evidence)}, so its statistics leave them out"
 
 
 def output_whole(evidence: CheckEvidence) -> Finding:
@@ -181,17 +181,23 @@ def output_whole(evidence: CheckEvidence) -> Finding:
     dropped = lost_output(evidence)
     if not dropped:
         return True, "all output was kept"
-    run = max(dropped, key=lambda one: dropped[one])
-    told = f"run {run} wrote {dropped[run]:,} bytes more than is kept, between the beginning and the end of its output"
+    run = max(dropped, key=lambda key: dropped[key])
+    summary = (
+        f"run {run} wrote {dropped[run]:,} bytes more than is kept, between the beginning and the end of its output"
+    )
     target = evidence.job.definition.target
-    searched = isinstance(target, CommandTarget) and any(one.pattern and not one.service for one in target.metrics)
+    searched = isinstance(target, CommandTarget) and any(
+        metric.pattern and not metric.service for metric in target.metrics
+    )
     if not searched:
-        return None, f"{told}; no pattern searches it"
-    return False, f"{told}; values that were printed there are missing, so print less or use assay.emit"
+        return None, f"{summary}; no pattern searches it"
+    return False, f"{summary}; values that were printed there are missing, so print less or use assay.emit"
 
 
 def _reports(evidence: CheckEvidence, run: SingleRunResult, name: str) -> bool:
-    sampled = {one.metric for one in evidence.samples.get(run.run_id, ()) if one.phase == "measure"}
+    sampled = {
+        sample_set.metric for sample_set in evidence.samples.get(run.run_id, ()) if sample_set.phase == "measure"
+    }
     return any(base_name(metric) == name for metric in (*sampled, *run.metrics))
 
 
@@ -266,8 +272,8 @@ def _lag(evidence: CheckEvidence) -> Finding | None:
     limit = max(_LAG_FLOOR_MS, _LAG_SHARE * median)
     if lag <= limit:
         return True, f"its loop was away from the network for at most {number(lag)} ms"
-    told = f"the client's loop was away from the network for {number(lag)} ms, beside a median {name} of"
-    return False, f"{told} {number(median)} ms; at most {number(limit)} ms is fine"
+    summary = f"the client's loop was away from the network for {number(lag)} ms, beside a median {name} of"
+    return False, f"{summary} {number(median)} ms; at most {number(limit)} ms is fine"
 
 
 def _shortest(evidence: CheckEvidence) -> tuple[str, float] | None:
@@ -287,9 +293,9 @@ def load_delivered(evidence: CheckEvidence) -> Finding:
 
 def _stopped(evidence: CheckEvidence) -> Finding | None:
     """Whether a run was ended before its time."""
-    told = evidence.facts("load")
+    load_facts = evidence.facts("load")
     for run in evidence.good:
-        why = run.facts.get("stopped") or told.get(run.run_id, {}).get("stopped")
+        why = run.facts.get("stopped") or load_facts.get(run.run_id, {}).get("stopped")
         if isinstance(why, str) and why != "finished":
             return False, f"run {run.run_id} was ended early: {why}"
     return None
@@ -300,8 +306,8 @@ def _skipped(evidence: CheckEvidence) -> Finding | None:
     if not skipped:
         return None
     open_ = evidence.job.definition.load.max_in_flight
-    told = f"{count(round(skipped), 'request')} of a run were due and not sent, since {open_:,} were open"
-    return False, f"{told} (load.max_in_flight)"
+    summary = f"{count(round(skipped), 'request')} of a run were due and not sent, since {open_:,} were open"
+    return False, f"{summary} (load.max_in_flight)"
 
 
 def _delay(evidence: CheckEvidence) -> Finding | None:
@@ -328,18 +334,18 @@ def _level(evidence: CheckEvidence) -> Finding | None:
     stats = evidence.metrics.get("concurrency")
     if stats is None or load.think is not None:
         return None  # a user who thinks has no request in flight meanwhile
-    told = f"{number(stats.min)} of {number(asked)} requests were in flight on average"
-    return stats.min >= _DELIVERED * asked, told
+    summary = f"{number(stats.min)} of {number(asked)} requests were in flight on average"
+    return stats.min >= _DELIVERED * asked, summary
 
 
 def _together(evidence: CheckEvidence) -> Finding | None:
     """Whether the machines of a shared load began and loaded together, in the run where they did so least."""
-    told = evidence.facts("merged")
-    if not told:
+    by_run = evidence.facts("merged")
+    if not by_run:
         return None
     failed: list[str] = []
     skews: list[float] = []
-    for run, merged in told.items():
+    for run, merged in by_run.items():
         starts = merged.get("starts")
         if not isinstance(starts, dict) or not starts.get("met"):
             continue  # nobody asked them to begin at one moment
@@ -365,5 +371,5 @@ def _rate(evidence: CheckEvidence, load: Load, asked: float) -> Finding | None:
     # Arrivals of a burstier process spread more: their variance is that of Poisson's over the shape.
     spread = _SURE * math.sqrt(asked / max(seconds, 1e-9) / (load.burstiness or 1.0))
     far = max((1 - _DELIVERED) * asked, spread if load.arrivals != "constant" else 0.0)
-    value = max(stats.run_values.values(), key=lambda one: abs(one - asked), default=stats.median)
+    value = max(stats.run_values.values(), key=lambda run_value: abs(run_value - asked), default=stats.median)
     return abs(value - asked) <= far, f"{number(value)} requests/s were due where {number(asked)} were asked for"

@@ -56,7 +56,7 @@ CHECKS: Mapping[str, Callable[[CheckEvidence], Finding]] = {
 
 def _was_read(part: str, name: str) -> Callable[[CheckEvidence], bool]:
     """Whether a state before or after the job tells something."""
-    return lambda evidence: any(name in section(one, part) for one in fitness.states(evidence).values())
+    return lambda evidence: any(name in section(state, part) for state in fitness.states(evidence).values())
 
 
 def _declares(evidence: CheckEvidence) -> bool:

@@ -45,16 +45,16 @@ def changed_between(a: str, b: str, changes: Iterable[MethodChange] = CHANGES) -
         return ()
     older, newer = min(first, second), max(first, second)
     return tuple(
-        f"assay {one.since} measures in another way: {one.what}"
-        for one in changes
-        if (since := _parts(one.since)) is not None and older < since <= newer
+        f"assay {change.since} measures in another way: {change.what}"
+        for change in changes
+        if (since := _parts(change.since)) is not None and older < since <= newer
     )
 
 
 def _parts(version: str) -> tuple[int, int, int] | None:
     """The numbers of a version; what follows them (`.dev1`, `rc2`, `+local`) measures as the release does."""
-    found = _VERSION.match(version)
-    return (int(found[1]), int(found[2]), int(found[3] or 0)) if found else None
+    match = _VERSION.match(version)
+    return (int(match[1]), int(match[2]), int(match[3] or 0)) if match else None
 
 
 # How long and how often was measured does not change what is measured; nor do limits, needs and prices.
@@ -191,10 +191,10 @@ def _complete(definition: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
 
 def _flat(tree: Mapping[str, JsonValue], prefix: str = "") -> dict[str, JsonValue]:
     """Nested values by dotted path."""
-    found: dict[str, JsonValue] = {}
+    flat: dict[str, JsonValue] = {}
     for key, value in tree.items():
-        found |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return found
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
 
 
 def _shown(value: JsonValue) -> str:
@@ -281,19 +281,19 @@ def machine_moved(
     controls = [[section(facts, "control") for facts in side] for side in (first, second)]
     if len({control.get("version") for side in controls for control in side}) != 1:
         return None
-    found = {
+    shifts = {
         name: float(np.median(times[1]) / np.median(times[0])) - 1
         for part, name in CONTROL.items()
         if all(times := [_times(side, part) for side in controls])
     }
-    name = max(found, key=lambda one: abs(math.log1p(found[one])), default=None)
-    if name is None or abs(math.log1p(found[name])) <= math.log1p(SAME):
+    name = max(shifts, key=lambda key: abs(math.log1p(shifts[key])), default=None)
+    if name is None or abs(math.log1p(shifts[name])) <= math.log1p(SAME):
         return None
-    return MachineShift(found[name], _control_took(found[name], sides, name))
+    return MachineShift(shifts[name], _control_took(shifts[name], sides, name))
 
 
 def _times(controls: Sequence[Mapping[str, JsonValue]], part: str) -> list[float]:
-    return [float(value) for one in controls if isinstance(value := one.get(part), int | float) and value > 0]
+    return [float(value) for control in controls if isinstance(value := control.get(part), int | float) and value > 0]
 
 
 def doubted(one: Comparison, moved: MachineShift | None) -> Comparison:

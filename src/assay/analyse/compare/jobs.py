@@ -53,8 +53,8 @@ def pairs_of(a: Sequence[MultiRunJobResult], b: Sequence[MultiRunJobResult]) -> 
     """The jobs of two lists that belong together, each once."""
     pairs: list[Pair] = []
     for key in (lambda job: job.digest, _point):
-        left = [job for job in a if all(job is not one for one, _ in pairs)]
-        right = [job for job in b if all(job is not one for _, one in pairs)]
+        left = [job for job in a if all(job is not paired for paired, _ in pairs)]
+        right = [job for job in b if all(job is not paired for _, paired in pairs)]
         pairs += _matched(left, right, key)
     return [(a[0], b[0])] if not pairs and len(a) == len(b) == 1 else pairs
 
@@ -121,9 +121,9 @@ class JobComparison:
 def match_jobs(a: Sequence[CampaignRecord], b: Sequence[CampaignRecord]) -> JobMatches:
     """Match the jobs of two sides by identity: by digest, else by the point of the matrix, else the only two."""
     left, right = _groups(a), _groups(b)
-    found = pairs_of([group[0] for group in left], [group[0] for group in right])
+    matched = pairs_of([group[0] for group in left], [group[0] for group in right])
     first, second = ({id(group[0]): group for group in side} for side in (left, right))
-    pairs = [JobMatch(first.pop(id(one)), second.pop(id(other))) for one, other in found]
+    pairs = [JobMatch(first.pop(id(job)), second.pop(id(other))) for job, other in matched]
     pairs.sort(key=lambda pair: pair.b[0].index)
     return JobMatches(
         tuple(pairs), tuple(group[0] for group in first.values()), tuple(group[0] for group in second.values())
@@ -135,9 +135,9 @@ def _groups(campaigns: Sequence[CampaignRecord]) -> list[Results]:
     groups: list[list[MultiRunJobResult]] = []
     for campaign in campaigns:
         anchors = [group[0] for group in groups]
-        known = {id(job): anchor for anchor, job in pairs_of(anchors, campaign.jobs)}
+        by_job = {id(job): anchor for anchor, job in pairs_of(anchors, campaign.jobs)}
         for job in campaign.jobs:
-            anchor = known.get(id(job))
+            anchor = by_job.get(id(job))
             if anchor is None:
                 groups.append([job])
             else:
@@ -186,8 +186,10 @@ def compare_pool(chosen: ResultPool, *, level: float = LEVEL, smallest: float = 
     lines = []
     for name in names:
         sides = [[job.metrics[name] for job in side if name in job.metrics] for side in (chosen.a, chosen.b)]
-        one = doubted(compare_results(name, *sides, level=level, smallest=smallest), chosen.moved)
-        lines.append(replace(one, answer="cannot tell", because=chosen.refused) if chosen.refused else one)
+        comparison = doubted(compare_results(name, *sides, level=level, smallest=smallest), chosen.moved)
+        lines.append(
+            replace(comparison, answer="cannot tell", because=chosen.refused) if chosen.refused else comparison
+        )
     return JobComparison(chosen, tuple(lines))
 
 

@@ -63,10 +63,10 @@ def compare_results(
 
 def different_meaning(statistics: Sequence[MetricStatistics]) -> str:
     """Why numbers of one name do not mean the same: their units or directions differ; empty where they agree."""
-    units = dict.fromkeys(one.unit or "none" for one in statistics)
+    units = dict.fromkeys(stats.unit or "none" for stats in statistics)
     if len(units) > 1:
         return f"the units differ: {' against '.join(units)}"
-    directions = dict.fromkeys(one.better for one in statistics if one.better)
+    directions = dict.fromkeys(stats.better for stats in statistics if stats.better)
     return f"which direction is better differs: {' against '.join(directions)}" if len(directions) > 1 else ""
 
 
@@ -74,7 +74,7 @@ def _side_interval(statistics: Sequence[MetricStatistics], level: float) -> Inte
     """The interval of one side: of its only result between runs, of several between results."""
     if len(statistics) == 1:
         return statistics[0].interval
-    return between_results([float(np.median(_run_values(one))) for one in statistics], level)
+    return between_results([float(np.median(_run_values(stats))) for stats in statistics], level)
 
 
 def between_results(values: Sequence[float], level: float) -> Interval | None:
@@ -84,11 +84,11 @@ def between_results(values: Sequence[float], level: float) -> Interval | None:
 
 
 def _middle(statistics: Sequence[MetricStatistics]) -> float:
-    return float(np.median([np.median(_run_values(one)) for one in statistics]))
+    return float(np.median([np.median(_run_values(stats)) for stats in statistics]))
 
 
 def _direction(*statistics: MetricStatistics) -> Better | None:
-    return next((one.better for one in statistics if one.better), None)
+    return next((stats.better for stats in statistics if stats.better), None)
 
 
 def _run_values(stats: MetricStatistics) -> NDArray[np.float64]:
@@ -124,7 +124,7 @@ def _decide_results(
     if different := different_meaning((*a, *b)):
         return _cannot_tell(different)
     sides = [
-        [ResultReading(float(np.median(runs)), tuple(runs)) for one in side if (runs := _run_values(one)).size]
+        [ResultReading(float(np.median(runs)), tuple(runs)) for stats in side if (runs := _run_values(stats)).size]
         for side in (a, b)
     ]
     change = change_between_results(*sides)
@@ -294,21 +294,21 @@ class ResultReading:
 
 def change_between_results(a: Sequence[ResultReading], b: Sequence[ResultReading]) -> RelativeChange | None:
     """The change from some results to others; None where a single result on each side lacks two runs."""
-    if any(not one.runs for one in (*a, *b)):  # a percentile over all runs is not the mean of those of the runs
-        a, b = ([replace(one, runs=()) for one in side] for side in (a, b))
+    if any(not reading.runs for reading in (*a, *b)):  # a percentile over all runs is not the mean of those of the runs
+        a, b = ([replace(reading, runs=()) for reading in side] for side in (a, b))
     if len(a) == len(b) == 1:
         left, right = (np.array(side[0].runs, dtype=np.float64) for side in (a, b))
         return change_between(left, right) if min(left.size, right.size) >= MIN_RUNS else None
-    logarithmic = all(value > 0 for one in (*a, *b) for value in _values(one))
+    logarithmic = all(value > 0 for reading in (*a, *b) for value in _values(reading))
     first, second = (_Side.of(side, logarithmic=logarithmic) for side in (a, b))
     variance, df, method = _error(first, second)
-    known = matters(variance, first.means, second.means)
+    significant = matters(variance, first.means, second.means)
     return RelativeChange(
         estimate=float(second.means.mean() - first.means.mean()),
-        error=math.sqrt(variance) if known else 0.0,
-        df=max(df, 1.0) if known else 1.0,
+        error=math.sqrt(variance) if significant else 0.0,
+        df=max(df, 1.0) if significant else 1.0,
         logarithmic=logarithmic,
-        base=abs(float(np.mean([np.mean(_values(one)) for one in a]))),
+        base=abs(float(np.mean([np.mean(_values(reading)) for reading in a]))),
         method=method,
     )
 
@@ -331,13 +331,13 @@ class _Side:
 
     @classmethod
     def of(cls, readings: Sequence[ResultReading], *, logarithmic: bool) -> _Side:
-        values = [np.array(_values(one), dtype=np.float64) for one in readings]
-        taken = [np.log(one) for one in values] if logarithmic else values
-        freedom = sum(one.size - 1 for one in taken)
-        squares = sum(float(((one - one.mean()) ** 2).sum()) for one in taken)
+        values = [np.array(_values(reading), dtype=np.float64) for reading in readings]
+        taken = [np.log(runs) for runs in values] if logarithmic else values
+        freedom = sum(runs.size - 1 for runs in taken)
+        squares = sum(float(((runs - runs.mean()) ** 2).sum()) for runs in taken)
         return cls(
-            means=np.array([one.mean() for one in taken]),
-            counts=np.array([one.size for one in taken], dtype=np.float64),
+            means=np.array([runs.mean() for runs in taken]),
+            counts=np.array([runs.size for runs in taken], dtype=np.float64),
             within=squares / freedom if freedom else None,
             freedom=freedom,
         )
@@ -356,8 +356,8 @@ def _error(a: _Side, b: _Side) -> tuple[float, float, str]:
     """Variance of the change, its degrees of freedom, and how they were found."""
     sizes = a.means.size, b.means.size
     if min(sizes) == 1:
-        one, many = (a, b) if sizes[0] == 1 else (b, a)
-        variance, df = _one_against_many(one, many)
+        single, many = (a, b) if sizes[0] == 1 else (b, a)
+        variance, df = _one_against_many(single, many)
         return variance, df, f"prediction of one result from {max(sizes)}"
     parts = [(variance / side.means.size, df) for side in (a, b) for variance, df in (side.spread(),)]
     return sum(part for part, _ in parts), _welch(parts), f"Welch's t between {sizes[0]} and {sizes[1]} results"

@@ -37,8 +37,8 @@ class PartRun:
     def window_ns(self) -> tuple[int, int] | None:
         """Begin and end of its measured window on the clock of the day; None where they are not known."""
         clock = section(self.result.facts, "clock")
-        found = [clock.get(name) for name in _ENDS]
-        ends = [one for one in found if isinstance(one, int)]
+        moments = [clock.get(name) for name in _ENDS]
+        ends = [moment for moment in moments if isinstance(moment, int)]
         return (ends[0], ends[1]) if len(ends) == len(_ENDS) else None
 
 
@@ -90,12 +90,12 @@ def overlap_of(parts: Sequence[PartRun], hosts: int, duration_s: float) -> Overl
     if untold is not None:
         message = f"host {untold.host} left no times of its requests"
         return _refused("no-requests", message, "measure again with this version on every agent")
-    known = [window for window in windows.values() if window is not None]
-    found = Overlap(max(begin for begin, _ in known), min(end for _, end in known))
-    if found.length_s >= LEAST_SHARE * duration_s:
-        return found
+    intervals = [window for window in windows.values() if window is not None]
+    overlap = Overlap(max(begin for begin, _ in intervals), min(end for _, end in intervals))
+    if overlap.length_s >= LEAST_SHARE * duration_s:
+        return overlap
     remedy = "have as many idle agents as load.hosts, clocks that agree, a longer duration"
-    return _refused("no-overlap", _apart(windows, found, duration_s), remedy)
+    return _refused("no-overlap", _apart(windows, overlap, duration_s), remedy)
 
 
 def _refused(code: str, message: str, remedy: str) -> Failure:
@@ -115,7 +115,7 @@ def starts_of(parts: Sequence[PartRun]) -> dict[str, JsonValue] | None:
     if len(begins) < len(parts) or not begins:
         return None
     first = min(begins.values())
-    bounds = {part.host: found for part in parts if (found := _bounds(part)) is not None}
+    bounds = {part.host: host_bounds for part in parts if (host_bounds := _bounds(part)) is not None}
     return {
         "skew_s": (max(begins.values()) - first) / 1e9,
         "after_first_s": {str(host): (begin - first) / 1e9 for host, begin in begins.items()},
@@ -132,8 +132,8 @@ def _number(part: PartRun, group: str, name: str) -> float | None:
 
 
 def _bounds(part: PartRun) -> tuple[float, float] | None:
-    told = section(part.result.facts, "barrier").get("clock_offset_from_host_0_s")
-    ends = [one for one in told if isinstance(one, int | float)] if isinstance(told, list) else []
+    offsets = section(part.result.facts, "barrier").get("clock_offset_from_host_0_s")
+    ends = [offset for offset in offsets if isinstance(offset, int | float)] if isinstance(offsets, list) else []
     return (float(ends[0]), float(ends[1])) if len(ends) == 2 else None
 
 
@@ -162,30 +162,33 @@ class JoinedRequests(RequestRows):
     @property
     def finished(self) -> NDArray[np.bool_]:
         """The requests that ended well in that time, whenever they were due."""
-        found: NDArray[np.bool_] = (self.outcome == OK) & (self.end_ns >= 0) & (self.end_ns < self.length_ns)
-        return found
+        mask: NDArray[np.bool_] = (self.outcome == OK) & (self.end_ns >= 0) & (self.end_ns < self.length_ns)
+        return mask
 
 
 def join(parts: Sequence[PartRun], overlap: Overlap) -> JoinedRequests:
     """Put the requests of all parts on one clock."""
-    known = [(part.requests, overlap.inside(part)) for part in parts if part.requests is not None]
+    request_windows = [(part.requests, overlap.inside(part)) for part in parts if part.requests is not None]
     columns = {
         name: np.concatenate(
-            [np.where((at := getattr(one, name)) == NEVER, NEVER, at - begin) for one, (begin, _) in known]
+            [
+                np.where((at := getattr(requests, name)) == NEVER, NEVER, at - begin)
+                for requests, (begin, _) in request_windows
+            ]
         )
         for name in ("due_ns", "sent_ns", "end_ns")
     }
     others = {
-        name: np.concatenate([getattr(one, name) for one, _ in known])
+        name: np.concatenate([getattr(requests, name) for requests, _ in request_windows])
         for name in ("outcome", "status", "input_tokens", "output_tokens")
     }
-    told = all(one.good.size or not len(one) for one, _ in known)
-    counts = [_arrived(one, begin, end) for one, (begin, end) in known]
+    good_known = all(requests.good.size or not len(requests) for requests, _ in request_windows)
+    counts = [_arrived(requests, begin, end) for requests, (begin, end) in request_windows]
     return JoinedRequests(
         **columns,
         **others,
-        good=np.concatenate([one.good for one, _ in known]) if told else None,
-        arrived=None if None in counts else float(sum(one for one in counts if one is not None)),
+        good=np.concatenate([requests.good for requests, _ in request_windows]) if good_known else None,
+        arrived=None if None in counts else float(sum(count for count in counts if count is not None)),
         length_ns=overlap.end_ns - overlap.begin_ns,
     )
 
@@ -274,13 +277,13 @@ def error_facts(joined: JoinedRequests, parts: Sequence[PartRun]) -> dict[str, J
     bad = joined.due & ~np.isin(joined.outcome, (OK, UNFINISHED, SKIPPED))
     status = np.where(joined.outcome[bad] == STATUS, joined.status[bad], 0).astype(np.int64)
     codes, counts = np.unique(joined.outcome[bad].astype(np.int64) * 1000 + status, return_counts=True)
-    found = sorted(zip(counts.tolist(), codes.tolist(), strict=True), reverse=True)
+    ranked = sorted(zip(counts.tolist(), codes.tolist(), strict=True), reverse=True)
     kinds = {
-        f"status {code % 1000}" if code // 1000 == STATUS else OUTCOMES[code // 1000]: count for count, code in found
+        f"status {code % 1000}" if code // 1000 == STATUS else OUTCOMES[code // 1000]: count for count, code in ranked
     }
     first: dict[str, str] = {}
     for part in parts:
-        for name, told in section(part.result.facts, "errors").items():
-            if isinstance(told, dict):
-                first.setdefault(name.partition(":")[0], str(told.get("first", "")))
+        for name, entry in section(part.result.facts, "errors").items():
+            if isinstance(entry, dict):
+                first.setdefault(name.partition(":")[0], str(entry.get("first", "")))
     return {kind: {"count": count, "first": first.get(kind, "")} for kind, count in kinds.items()}

@@ -56,7 +56,7 @@ def merge_run(job: Job, run_id: int, parts: Sequence[PartRun]) -> RunOutcome:
         result,
         metrics=metrics,
         absent=absent,
-        sample_counts={one.metric: len(one.value) for one in samples},
+        sample_counts={sample_set.metric: len(sample_set.value) for sample_set in samples},
         facts=_facts(job, joined, parts, overlap, metrics),
         window=_window(parts, overlap),
     )
@@ -65,15 +65,17 @@ def merge_run(job: Job, run_id: int, parts: Sequence[PartRun]) -> RunOutcome:
 
 def joined_samples(parts: Sequence[PartRun], overlap: Overlap) -> tuple[SampleSet, ...]:
     """The measured samples of all parts that began while all machines were loading, by time."""
-    found: dict[str, list[tuple[NDArray[np.int64], NDArray[np.float64]]]] = {}
+    cuts_by_metric: dict[str, list[tuple[NDArray[np.int64], NDArray[np.float64]]]] = {}
     for part in parts:
         begin, end = overlap.inside(part)
-        for one in part.samples:
-            if one.phase == "measure":
-                inside = (one.at_ns >= begin) & (one.at_ns < end)
-                found.setdefault(one.metric, []).append((one.at_ns[inside] - begin, one.value[inside]))
+        for sample_set in part.samples:
+            if sample_set.phase == "measure":
+                inside = (sample_set.at_ns >= begin) & (sample_set.at_ns < end)
+                cuts_by_metric.setdefault(sample_set.metric, []).append(
+                    (sample_set.at_ns[inside] - begin, sample_set.value[inside])
+                )
     joined = []
-    for name, cuts in found.items():
+    for name, cuts in cuts_by_metric.items():
         at, values = (np.concatenate(column) for column in zip(*cuts, strict=True))
         if values.size:
             order = np.argsort(at, kind="stable")
@@ -83,16 +85,16 @@ def joined_samples(parts: Sequence[PartRun], overlap: Overlap) -> tuple[SampleSe
 
 def _numbers(job: Job, joined: JoinedRequests, parts: Sequence[PartRun]) -> tuple[dict[str, float], dict[str, str]]:
     """The numbers of the whole run, and why others are absent."""
-    told = dict.fromkeys(name for part in parts for name in part.result.metrics)
+    reported = dict.fromkeys(name for part in parts for name in part.result.metrics)
     lacking = {name: why for part in parts for name, why in part.result.absent.items()}
     counted, uncounted = totals(joined, job.definition)
-    metrics = {name: value for name, value in counted.items() if name in told}
+    metrics = {name: value for name, value in counted.items() if name in reported}
     for name in _WORST:
         values = [part.result.metrics[name] for part in parts if name in part.result.metrics]
         if len(values) == len(parts):
             metrics[name] = max(values)
-    sampled = {one.metric for part in parts for one in part.samples if one.phase == "measure"}
-    absent = {name: uncounted.get(name, lacking.get(name, _OF_ONE)) for name in (*told, *lacking)}
+    sampled = {sample_set.metric for part in parts for sample_set in part.samples if sample_set.phase == "measure"}
+    absent = {name: uncounted.get(name, lacking.get(name, _OF_ONE)) for name in (*reported, *lacking)}
     return metrics, {name: why for name, why in absent.items() if name not in metrics and name not in sampled}
 
 
@@ -157,19 +159,23 @@ def _load(job: Job, parts: Sequence[PartRun], overlap: Overlap, metrics: Mapping
 
 def _repeated(parts: Sequence[PartRun]) -> JsonValue:
     """Requests of all machines whose prompt their own run had asked before; None where one does not say."""
-    told = [section(part.result.facts, "workload").get("repeated_requests") for part in parts]
-    return sum(one for one in told if isinstance(one, int)) if all(isinstance(one, int) for one in told) else None
+    counts = [section(part.result.facts, "workload").get("repeated_requests") for part in parts]
+    return (
+        sum(count for count in counts if isinstance(count, int))
+        if all(isinstance(count, int) for count in counts)
+        else None
+    )
 
 
 def _tokens(parts: Sequence[PartRun]) -> JsonValue:
     """Who counted tokens: as the part says in which something is wrong, else as the first one does."""
-    told = [part.result.facts.get("tokens") for part in parts]
+    all_tokens = [part.result.facts.get("tokens") for part in parts]
     wrong = ("tokenizer_disagrees", "tokenizer_disagrees_on_prompts", "bundled")
-    known = [one for one in told if isinstance(one, dict)]
-    doubtful = [one for key in wrong for one in known if one.get(key)]
+    sections = [facts for facts in all_tokens if isinstance(facts, dict)]
+    doubtful = [facts for key in wrong for facts in sections if facts.get(key)]
     # Of the parts with bundled tokens, first one whose tokens nothing told apart.
-    doubtful.sort(key=lambda one: section(one, "chunks_split").get("evenly") == 0)
-    return doubtful[0] if doubtful else told[0]
+    doubtful.sort(key=lambda facts: section(facts, "chunks_split").get("evenly") == 0)
+    return doubtful[0] if doubtful else all_tokens[0]
 
 
 def _window(parts: Sequence[PartRun], overlap: Overlap) -> Window | None:
@@ -180,15 +186,15 @@ def _window(parts: Sequence[PartRun], overlap: Overlap) -> Window | None:
     length_s = overlap.length_s
 
     def worst(read: Callable[[Window], float | None]) -> float | None:
-        shares = [value / (one.wall_s * one.cores) for one in windows if (value := read(one)) is not None]
+        shares = [value / (window.wall_s * window.cores) for window in windows if (value := read(window)) is not None]
         return max(shares) * length_s if len(shares) == len(windows) else None
 
-    throttled = [one.throttle_events for one in windows if one.throttle_events is not None]
+    throttled = [window.throttle_events for window in windows if window.throttle_events is not None]
     return Window(
         wall_s=length_s,
-        cpu_s=max(one.cpu_s / (one.wall_s * one.cores) for one in windows) * length_s,
-        others_cpu_s=worst(lambda one: one.others_cpu_s),
-        steal_s=worst(lambda one: one.steal_s),
+        cpu_s=max(window.cpu_s / (window.wall_s * window.cores) for window in windows) * length_s,
+        others_cpu_s=worst(lambda window: window.others_cpu_s),
+        steal_s=worst(lambda window: window.steal_s),
         cores=1,
         throttle_events=sum(throttled) if len(throttled) == len(windows) else None,
     )
@@ -209,7 +215,7 @@ def merge_point(job: Job, parts: Sequence[PartResult]) -> tuple[MultiRunJobResul
     numbers = sorted({run.result.run_id for part in parts for run in part.runs}) or range(planned)
     runs = [run for part in parts for run in part.runs]
     same = {number: [run for run in runs if run.result.run_id == number] for number in numbers}
-    outcomes = tuple(_why_missing(merge_run(job, number, found), parts) for number, found in same.items())
+    outcomes = tuple(_why_missing(merge_run(job, number, same_runs), parts) for number, same_runs in same.items())
     judged = judge(job, outcomes, _environment(parts), planned_runs=planned)
     return replace(judged, job=f"{job.campaign or 'adhoc'}-merged-{job.index}"), outcomes
 
@@ -219,16 +225,18 @@ def _why_missing(outcome: RunOutcome, parts: Sequence[PartResult]) -> RunOutcome
     if error is None or error.code != "missing-part":
         return outcome
     undone = [(part.host, part.result) for part in parts if part.result.state != "done"]
-    told = [(host, job.error.message if job.error is not None else f"its job is {job.state}") for host, job in undone]
-    reasons = "; ".join(f"host {host}: {why}" for host, why in told)
+    failures = [
+        (host, job.error.message if job.error is not None else f"its job is {job.state}") for host, job in undone
+    ]
+    reasons = "; ".join(f"host {host}: {why}" for host, why in failures)
     message = f"{error.message} ({reasons})" if reasons else error.message
     return replace(outcome, result=replace(outcome.result, error=replace(error, message=message)))
 
 
 def _environment(parts: Sequence[PartResult]) -> dict[str, JsonValue]:
     machines = [section(part.result.environment, "machine") for part in parts]
-    names = [str(one.get("name") or "unknown machine") for one in machines]
+    names = [str(machine.get("name") or "unknown machine") for machine in machines]
     return {
         "machine": {"name": f"{len(names)} machines: {', '.join(names)}"},
-        "machines": [dict(one) for one in machines],
+        "machines": [dict(machine) for machine in machines],
     }

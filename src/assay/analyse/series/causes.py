@@ -56,18 +56,18 @@ class ControlShift:
 def control_moved(finding: Finding, before: Contexts, after: Contexts) -> ControlShift | None:
     """What the control workload did; None where it was not timed on both sides."""
     later = after[_settled(finding, len(after)) :]
-    moves = [found for part in _PARTS if (found := _move(part, before, later)) is not None]
+    moves = [move for part in _PARTS if (move := _move(part, before, later)) is not None]
     if not moves:
         return None
-    share, clear, part = max(moves, key=lambda one: abs(one[0]))
-    told = f"{percent(share, signed=True)}, {part.removesuffix('_ms')} loop"
+    share, clear, part = max(moves, key=lambda candidate: abs(candidate[0]))
+    figures = f"{percent(share, signed=True)}, {part.removesuffix('_ms')} loop"
     if not clear:
-        return ControlShift(False, f"the control workload did not move ({told})")
+        return ControlShift(False, f"the control workload did not move ({figures})")
     way = {"worse": 1, "better": -1, "unknown": 0}[finding.direction]
     size = abs(finding.change or 0.0)
     if share * way < 0 or abs(share) < _ENOUGH * size:
-        return ControlShift(False, f"the control workload moved ({told}), which does not explain it")
-    return ControlShift(True, f"the control workload moved too ({told})")
+        return ControlShift(False, f"the control workload moved ({figures}), which does not explain it")
+    return ControlShift(True, f"the control workload moved too ({figures})")
 
 
 def disturbed(finding: Finding, before: Contexts, after: Contexts) -> str:
@@ -90,7 +90,9 @@ def _settled(finding: Finding, count: int) -> int:
 
 def _move(part: str, before: Contexts, after: Contexts) -> tuple[float, bool, str] | None:
     """By which share a part of the control workload moved, whether that is clear, and its name."""
-    version = next((one for side in (after, before) for row in side if (one := _version(row)) is not None), None)
+    version = next(
+        (row_version for side in (after, before) for row in side if (row_version := _version(row)) is not None), None
+    )
     sides = [
         [took for row in side if _version(row) == version and (took := _took(row, part))] for side in (before, after)
     ]
@@ -165,7 +167,11 @@ def triage(finding: Finding, before: Contexts, after: Contexts) -> CauseAnalysis
         after: What was around the points from the first bad one on; those on its level.
     """
     seen = factors(finding, before, after)
-    differs = tuple(FactorDifference(one.name, one.before, one.after, one.elsewhere) for one in seen if one.differs)
+    differs = tuple(
+        FactorDifference(factor.name, factor.before, factor.after, factor.elsewhere)
+        for factor in seen
+        if factor.differs
+    )
     cause, because = _cause(finding, seen, before, after)
     return CauseAnalysis(cause, because, differs)
 
@@ -177,16 +183,18 @@ def _cause(
         return "noise", doubted
     moved = control_moved(finding, before, after)
     hot = disturbed(finding, before, after)
-    telling = [] if finding.kind == "drift" else [one for one in seen if one.explains and one.weight >= _TELLS]
-    method = [one for one in telling if one.cause == "method"]
+    telling = (
+        [] if finding.kind == "drift" else [factor for factor in seen if factor.explains and factor.weight >= _TELLS]
+    )
+    method = [factor for factor in telling if factor.cause == "method"]
     if method:
         return "method", (*map(_told, method), *_control_said(moved))
     if moved is not None and moved.along:
         return _slower_machine(moved, hot, telling)
     if hot:
         return "machine", (hot, *_beside(telling))
-    found, because = _likeliest(finding, seen, telling)
-    return found, (*because, *_control_said(moved))
+    likely_cause, because = _likeliest(finding, seen, telling)
+    return likely_cause, (*because, *_control_said(moved))
 
 
 def _doubted(finding: Finding) -> tuple[str, ...]:
@@ -203,23 +211,23 @@ def _doubted(finding: Finding) -> tuple[str, ...]:
 
 def _slower_machine(moved: ControlShift, hot: str, telling: Sequence[Factor]) -> tuple[Cause, tuple[str, ...]]:
     """The cause where the control workload moved too: the machine, or what lies below all programs on it."""
-    below = [one for one in telling if one.name in _BELOW_CONTROL]
-    if below and not any(one.cause == "machine" for one in telling):
+    below = [factor for factor in telling if factor.name in _BELOW_CONTROL]
+    if below and not any(factor.cause == "machine" for factor in telling):
         return "environment", (*map(_told, below), moved.sentence)
-    others = [one for one in telling if one.cause == "machine"]
-    rest = _beside([one for one in telling if one.cause != "machine"])
+    others = [factor for factor in telling if factor.cause == "machine"]
+    rest = _beside([factor for factor in telling if factor.cause != "machine"])
     return "machine", (moved.sentence, *([hot] if hot else []), *map(_told, others), *rest)
 
 
 def _likeliest(finding: Finding, seen: Sequence[Factor], telling: Sequence[Factor]) -> tuple[Cause, tuple[str, ...]]:
     """The cause whose differences are hardest to have by chance; code where there is nothing but commits."""
     if finding.kind == "drift":
-        changed = [one.name for one in seen if one.differs]
+        changed = [factor.name for factor in seen if factor.differs]
         more = f"; what differs by now ({listed(changed)}) changed at once" if changed else ""
         return "unknown", (f"it came slowly over the points {finding.range[0]} to {finding.range[1]}{more}",)
     by_cause: dict[Cause, list[Factor]] = {}
     for cause in CAUSES:
-        if group := sorted((one for one in telling if one.cause == cause), key=lambda one: -one.weight):
+        if group := sorted((factor for factor in telling if factor.cause == cause), key=lambda factor: -factor.weight):
             by_cause[cause] = group
     ranked = sorted(by_cause.items(), key=lambda pair: -pair[1][0].weight)
     if not ranked:
@@ -227,23 +235,26 @@ def _likeliest(finding: Finding, seen: Sequence[Factor], telling: Sequence[Facto
     best = ranked[0][1][0].weight
     close = [pair for pair in ranked if pair[1][0].weight * _CLEARER >= best]
     if len(close) == 1:
-        return ranked[0][0], (*map(_told, ranked[0][1]), *_beside([one for _, group in ranked[1:] for one in group]))
-    told = [_told(one) for _, group in close for one in group]
+        return ranked[0][0], (
+            *map(_told, ranked[0][1]),
+            *_beside([factor for _, group in ranked[1:] for factor in group]),
+        )
+    sentences = [_told(factor) for _, group in close for factor in group]
     names = " and ".join(cause for cause, _ in close)
-    return "unknown", (*told, f"{names} changed together: a run with one of them alone would tell")
+    return "unknown", (*sentences, f"{names} changed together: a run with one of them alone would tell")
 
 
 def _only_code(finding: Finding, seen: Sequence[Factor]) -> tuple[Cause, tuple[str, ...]]:
     """The cause where nothing rare changed."""
-    code = [one for one in seen if one.cause == "code" and one.explains]
+    code = [factor for factor in seen if factor.cause == "code" and factor.explains]
     if code:
         return "code", (*map(_told, code), "nothing else that is recorded explains it")
     if finding.chance > _RARE:
-        told = f"chance alone shows as much in {percent(finding.chance)} of series"
-        return "unknown" if finding.unconfirmed else "noise", (f"nothing that is recorded explains it, and {told}",)
-    often = [one for one in seen if one.differs]
+        remark = f"chance alone shows as much in {percent(finding.chance)} of series"
+        return "unknown" if finding.unconfirmed else "noise", (f"nothing that is recorded explains it, and {remark}",)
+    often = [factor for factor in seen if factor.differs]
     if often:
-        return "unknown", (f"{listed([one.name for one in often])} differs, and did so before without effect",)
+        return "unknown", (f"{listed([factor.name for factor in often])} differs, and did so before without effect",)
     return "unknown", ("nothing that is recorded differs between the points before and after",)
 
 
@@ -258,7 +269,7 @@ def _told(one: Factor) -> str:
 
 def _beside(others: Sequence[Factor]) -> tuple[str, ...]:
     """What changed too, in one sentence."""
-    return (f"{listed([one.name for one in others])} changed too, which is less telling",) if others else ()
+    return (f"{listed([factor.name for factor in others])} changed too, which is less telling",) if others else ()
 
 
 def _control_said(moved: ControlShift | None) -> tuple[str, ...]:
@@ -318,15 +329,15 @@ class Factor:
 
 def factors(finding: Finding, before: Contexts, after: Contexts) -> tuple[Factor, ...]:
     """Everything that is known of both sides; what differs comes first."""
-    rows = [flat(one) for one in (*before, *after)]
+    rows = [flat(facts) for facts in (*before, *after)]
     if not before or not after:
         return ()
     window = _window(finding, len(before), len(rows))
     names = dict.fromkeys(name for row in rows for name in row)
-    found = [one for name in names if (one := _factor(name, rows, len(before), window)) is not None]
+    all_factors = [factor for name in names if (factor := _factor(name, rows, len(before), window)) is not None]
     if (content := _content(rows, len(before), window)) is not None:
-        found.append(content)
-    return tuple(sorted(found, key=lambda one: (not one.differs, -one.weight)))
+        all_factors.append(content)
+    return tuple(sorted(all_factors, key=lambda entry: (not entry.differs, -entry.weight)))
 
 
 def flat(context: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
@@ -337,7 +348,7 @@ def flat(context: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
             continue
         if isinstance(value, Mapping):
             prefix = "package " if name == "packages" else f"{name}."
-            row |= {f"{prefix}{key}": one for key, one in _leaves(value)}
+            row |= {f"{prefix}{key}": leaf for key, leaf in _leaves(value)}
         else:
             row[name] = value
     method = context.get("method")
@@ -422,10 +433,10 @@ def _known(name: str, rows: Contexts) -> list[object]:
 
 def _changes(values: Sequence[object], window: tuple[int, int]) -> tuple[list[int], int, int]:
     """Where a factor changed inside the window, how often elsewhere, and how often it could have there."""
-    known = [place for place, value in enumerate(values) if value is not _UNKNOWN]
+    known_places = [place for place, value in enumerate(values) if value is not _UNKNOWN]
     inside: list[int] = []
     elsewhere = chances = 0
-    for last, place in pairwise(known):
+    for last, place in pairwise(known_places):
         changed = values[last] != values[place]
         # A step over unknown rows may have been anywhere between.
         if last < window[1] and place >= window[0]:

@@ -79,8 +79,8 @@ def detect(series: Series, level: float = LEVEL) -> SeriesReport:
     lifted = given - seen.flat
     spread, memory = _noise(points, seen.changes)
     changes = _findings(series, points, seen, lifted, memory)
-    drifts = (_drift(series, points, one.drift, one.chance, one.before) for one in seen.drifts)
-    findings = tuple(sorted([*changes, *drifts], key=lambda one: one.index))
+    drifts = (_drift(series, points, drift.drift, drift.chance, drift.before) for drift in seen.drifts)
+    findings = tuple(sorted([*changes, *drifts], key=lambda finding: finding.index))
     # Points beside a change are far from what was usual for another reason.
     near = {change.place + aside for change in seen.changes for aside in range(-_ASIDE, _ASIDE + 1)}
     newest = abs(findings[-1].after if findings else median(points.values))
@@ -90,13 +90,16 @@ def detect(series: Series, level: float = LEVEL) -> SeriesReport:
         spread=spread,
         relative_spread=spread / newest if newest else None,
         correlation=memory,
-        chance=min([seen.chance, *(one.chance for one in findings)]),
+        chance=min([seen.chance, *(finding.chance for finding in findings)]),
         level=level,
         points=count,
         missing=missing,
-        outliers=tuple(int(points.index[one]) for one in outliers(points.values, points.weights) if one not in near),
+        outliers=tuple(
+            int(points.index[place]) for place in outliers(points.values, points.weights) if place not in near
+        ),
         bursts=tuple(
-            Burst(int(points.index[one.first]), int(points.index[one.last]), one.factor) for one in points.bursts
+            Burst(int(points.index[burst.first]), int(points.index[burst.last]), burst.factor)
+            for burst in points.bursts
         ),
         name=series.name,
     )
@@ -109,7 +112,7 @@ def points_of(series: Series) -> SeriesPoints:
     errors = None if series.standard_errors is None else series.standard_errors[index]
     weights = 1 / relative_spreads(values, errors)
     # A level that is louder is no time of noise: it must not count less before it was looked at.
-    loud = tuple(one for one in bursts(values, weights) if not another_level(values, one))
+    loud = tuple(burst for burst in bursts(values, weights) if not another_level(values, burst))
     return SeriesPoints(index, values, weights * noise_weights(values.size, loud), loud)
 
 
@@ -140,7 +143,7 @@ def _findings(
             moved = (size.before + float(lifted[size.place - 1]), size.difference, size.low, size.high)
             yield _finding(series, "step", at, within, moved, seen.changes[number].chance)
         else:
-            chance = min(one.chance for one in seen.changes[number:end])
+            chance = min(located.chance for located in seen.changes[number:end])
             head = points.values[edges[number] : slow.first + 1]
             level = median(head) if head.size else sizes[number].before
             yield _drift(series, points, slow, chance, level + float(lifted[slow.first]))
@@ -158,7 +161,7 @@ def _drift_from(
     for last in range(end, begin, -1):
         row = sizes[begin:last]
         # A change whose place is sharp is a step, and so is one of level and noise.
-        if any(one.apart for one in row) or all(one.last - one.first < SHORTEST - (len(row) > 1) for one in row):
+        if any(size.apart for size in row) or all(size.last - size.first < SHORTEST - (len(row) > 1) for size in row):
             continue
         places = edges[begin + 1 : last + 1]
         slow = drift_instead(points.values, points.weights, (edges[begin], edges[last + 1]), places, CONFIDENCE)
@@ -228,7 +231,7 @@ def _noise(points: SeriesPoints, changes: Sequence[LocatedChange]) -> tuple[floa
 
 
 def _kind(findings: Sequence[Finding], loud: Sequence[Burst]) -> SeriesKind:
-    if any(one.kind == "drift" for one in findings):
+    if any(finding.kind == "drift" for finding in findings):
         return "drifting"
     if findings:
         return "stepped"
@@ -334,5 +337,5 @@ class State:
         if series.standard_errors is None:
             return np.zeros(1), np.ones(1)
         errors = series.standard_errors[index]
-        known = np.isfinite(errors)
-        return (errors[known], weights[known]) if known.any() else (np.zeros(1), np.ones(1))
+        finite = np.isfinite(errors)
+        return (errors[finite], weights[finite]) if finite.any() else (np.zeros(1), np.ones(1))

@@ -40,13 +40,13 @@ def discoveries(reports: Sequence[SeriesReport], rate: float = RATE) -> Discover
     passing = [chance for rank, chance in enumerate(chances, 1) if chance <= rate * rank / tests]
     limit = max(passing, default=0.0)
     some = bool(passing)
-    kept = tuple(
+    accepted = tuple(
         (number, place)
         for number, report in enumerate(reports)
         for place, finding in enumerate(report.findings)
         if some and finding.chance <= limit
     )
-    survivors = set(kept)
+    survivors = set(accepted)
     judged = tuple(
         replace(
             report,
@@ -57,7 +57,7 @@ def discoveries(reports: Sequence[SeriesReport], rate: float = RATE) -> Discover
         )
         for number, report in enumerate(reports)
     )
-    return Discoveries(judged, kept, limit, tests)
+    return Discoveries(judged, accepted, limit, tests)
 
 
 def _doubted(finding: Finding, series: int) -> Finding:
@@ -94,16 +94,16 @@ def same_changes(fresh: Sequence[Finding], known: Mapping[str, Finding], places:
         places: Name → where the first point after it lies now; older points may have been added since.
     """
     pairs = sorted(
-        (abs(places[name] - one.index), number, name)
-        for number, one in enumerate(fresh)
+        (abs(places[name] - finding.index), number, name)
+        for number, finding in enumerate(fresh)
         for name, other in known.items()
-        if (one.difference > 0) == (other.difference > 0) and _meet(one, other, places[name] - other.index)
+        if (finding.difference > 0) == (other.difference > 0) and _meet(finding, other, places[name] - other.index)
     )
-    found: dict[int, str] = {}
+    matches: dict[int, str] = {}
     for _, number, name in pairs:
-        if number not in found and name not in found.values():
-            found[number] = name
-    return found
+        if number not in matches and name not in matches.values():
+            matches[number] = name
+    return matches
 
 
 def _meet(one: Finding, other: Finding, moved: int) -> bool:
@@ -157,26 +157,28 @@ def shifted(report: SeriesReport, by: int) -> SeriesReport:
         report,
         findings=tuple(
             replace(
-                one,
-                index=one.index + by,
-                last_good=one.last_good + by,
-                first_bad=one.first_bad + by,
-                range=(one.range[0] + by, one.range[1] + by),
+                finding,
+                index=finding.index + by,
+                last_good=finding.last_good + by,
+                first_bad=finding.first_bad + by,
+                range=(finding.range[0] + by, finding.range[1] + by),
             )
-            for one in report.findings
+            for finding in report.findings
         ),
-        outliers=tuple(one + by for one in report.outliers),
-        bursts=tuple(Burst(one.first + by, one.last + by, one.factor) for one in report.bursts),
+        outliers=tuple(place + by for place in report.outliers),
+        bursts=tuple(Burst(burst.first + by, burst.last + by, burst.factor) for burst in report.bursts),
     )
 
 
 def runs_around(findings: Sequence[Finding], number: int, bounds: tuple[int, int], longest: int) -> tuple[range, range]:
     """The points before and after a finding that lie on its two levels, as far as they tell why."""
-    one = findings[number]
+    finding = findings[number]
     first = findings[number - 1].range[1] if number else bounds[0]
     end = findings[number + 1].range[0] if number + 1 < len(findings) else bounds[1]
     # A drift is told by what is there when it is over.
-    enough = one.first_bad + longest if one.kind == "step" else max(one.first_bad, one.range[1]) + longest
-    last = max(one.first_bad + 1, min(end, enough, bounds[1]))
-    begin = max(min(first, one.last_good), one.last_good - longest + 1, 0)
-    return range(begin, one.last_good + 1), range(one.first_bad, last)
+    enough = (
+        finding.first_bad + longest if finding.kind == "step" else max(finding.first_bad, finding.range[1]) + longest
+    )
+    last = max(finding.first_bad + 1, min(end, enough, bounds[1]))
+    begin = max(min(first, finding.last_good), finding.last_good - longest + 1, 0)
+    return range(begin, finding.last_good + 1), range(finding.first_bad, last)

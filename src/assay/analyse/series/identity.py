@@ -86,8 +86,8 @@ def _usable(machine: Mapping[str, JsonValue]) -> JsonValue:
 
 
 def _size_of(pod: Mapping[str, JsonValue], service: str) -> Facts:
-    told = section(section(pod, "services"), service)
-    return _known({name: told.get(name) for name in ("limit_cpus", "gpus")})
+    facts = section(section(pod, "services"), service)
+    return _known({name: facts.get(name) for name in ("limit_cpus", "gpus")})
 
 
 def context(result: MultiRunJobResult) -> Facts:
@@ -116,7 +116,7 @@ def context(result: MultiRunJobResult) -> Facts:
         "method": _method(result.definition),
         "program": _runs_a_program(result.definition) or None,
         "control": _control(environment),
-        "throttled": next((not one.passed for one in clocks if one.passed is not None), None),
+        "throttled": next((not clock.passed for clock in clocks if clock.passed is not None), None),
         # Not known of a job that was not measured.
         "doubts": [check.name for check in result.checks if check.passed is False] if result.state == "done" else None,
         "assay": section(environment, "packages").get("assay"),
@@ -127,18 +127,18 @@ def context(result: MultiRunJobResult) -> Facts:
 def _what(definition: Mapping[str, JsonValue]) -> Facts:
     """The part of a definition that says what is measured, by names and not by contents."""
     # A copy: parts of it are taken away, and one spelling for tuples and lists.
-    kept: Facts = json.loads(json.dumps({name: part for name, part in definition.items() if name not in _NOT_WHAT}))
-    target = kept.get("target")
+    facts: Facts = json.loads(json.dumps({name: part for name, part in definition.items() if name not in _NOT_WHAT}))
+    target = facts.get("target")
     if isinstance(target, dict):
         for name in ("sha256", "price"):
             target.pop(name, None)
-    services = kept.get("services")
+    services = facts.get("services")
     for service in services.values() if isinstance(services, dict) else ():
         if isinstance(service, dict):
             service.pop("needs", None)
             if isinstance(image := service.get("image"), str):
                 service["image"] = _without_tag(image)
-    return kept
+    return facts
 
 
 def _method(definition: Mapping[str, JsonValue]) -> Facts:
@@ -163,8 +163,8 @@ def _model(result: MultiRunJobResult) -> str | None:
     """The digest of the model that was measured, as a run read it, else as the file promises it."""
     for run in result.runs:
         for facts in (section(run.facts, "model"), run.facts):
-            if found := _digest_in(facts):
-                return found
+            if digest := _digest_in(facts):
+                return digest
     return _digest_in(section(result.definition, "target"))
 
 
@@ -176,11 +176,13 @@ def _data(result: MultiRunJobResult) -> str | None:
     """The digest of what the target was fed, where a run tells one."""
     for name, key in (("workload", "digest"), ("corpus", "sha256")):
         for facts in _facts(result, name):
-            if isinstance(found := facts.get(key), str):
-                return found
+            if isinstance(value := facts.get(key), str):
+                return value
     for run in result.runs:
         inputs = run.facts.get("inputs")
-        fed = [one.get("sha256") for one in inputs if isinstance(one, Mapping)] if isinstance(inputs, list) else []
+        fed = (
+            [entry.get("sha256") for entry in inputs if isinstance(entry, Mapping)] if isinstance(inputs, list) else []
+        )
         if any(fed):
             return content_hash(fed)
     return None
@@ -188,41 +190,41 @@ def _data(result: MultiRunJobResult) -> str | None:
 
 def _image(result: MultiRunJobResult) -> JsonValue:
     """The images of the services: by digest as a run read it, else by the name that the definition gives."""
-    found: Facts = {}
+    images: Facts = {}
     for name, service in section(result.definition, "services").items():
         if isinstance(service, Mapping) and isinstance(image := service.get("image"), str):
-            found[name] = image
+            images[name] = image
     for facts in _facts(result, "service"):
         digest = facts.get("image_digest") or facts.get("image_id")
-        if digest and str(facts.get("name")) in found:
-            found[str(facts.get("name"))] = digest
+        if digest and str(facts.get("name")) in images:
+            images[str(facts.get("name"))] = digest
             break
-    return next(iter(found.values())) if len(found) == 1 else found
+    return next(iter(images.values())) if len(images) == 1 else images
 
 
 def _facts(result: MultiRunJobResult, name: str) -> Iterator[Mapping[str, JsonValue]]:
     """What each run says about one thing."""
-    return (found for run in result.runs if (found := section(run.facts, name)))
+    return (facts for run in result.runs if (facts := section(run.facts, name)))
 
 
 def _runs_a_program(definition: Mapping[str, JsonValue]) -> bool:
     """Whether files on a command line are code that is measured."""
     services = section(definition, "services").values()
     return "command" in section(definition, "target") or any(
-        isinstance(one, Mapping) and "command" in one and "image" not in one for one in services
+        isinstance(service, Mapping) and "command" in service and "image" not in service for service in services
     )
 
 
 def _control(environment: Mapping[str, JsonValue]) -> Facts:
     """How long the control workload took, before and after the job together."""
     states = [section(section(section(environment, when), "fitness"), "control") for when in ("before", "after")]
-    found: Facts = {}
+    control: Facts = {}
     for part in _CONTROL:
         took = [value for state in states if isinstance(value := state.get(part), int | float) and value > 0]
         if took:
-            found[part] = round(sum(took) / len(took), 4)
+            control[part] = round(sum(took) / len(took), 4)
     version = next((state["version"] for state in states if "version" in state), None)
-    return found | {"version": version} if found and version is not None else found
+    return control | {"version": version} if control and version is not None else control
 
 
 def _known(facts: Mapping[str, JsonValue]) -> Facts:

@@ -182,8 +182,8 @@ class SeriesReport:
             "chance": self.chance,
             "level": self.level,
             "outliers": list(self.outliers),
-            "bursts": [{"first": one.first, "last": one.last, "factor": one.factor} for one in self.bursts],
-            "findings": [one.record() for one in self.findings],
+            "bursts": [{"first": burst.first, "last": burst.last, "factor": burst.factor} for burst in self.bursts],
+            "findings": [finding.record() for finding in self.findings],
         }
 
 

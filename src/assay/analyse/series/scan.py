@@ -79,7 +79,7 @@ class Scan(NamedTuple):
     @property
     def clearest(self) -> ChangeCandidate:
         """The change that chance shows less often."""
-        return min(self.step, self.span, key=lambda one: one.chance)
+        return min(self.step, self.span, key=lambda change: change.chance)
 
 
 NOTHING = Scan(ChangeCandidate((), 1.0), ChangeCandidate((), 1.0), 0.0)
@@ -327,7 +327,7 @@ def louder_side(values: Values, weights: Values, places: Sequence[int]) -> tuple
     within = np.zeros(steps.size, dtype=bool)
     within[inside.start : inside.stop - 1] = True
     limit = CLIP * 2 * middle_and_spread(steps)[1]
-    parts = [np.minimum(np.abs(steps[one & apart]), limit) for one in (within, ~within)]
+    parts = [np.minimum(np.abs(steps[mask & apart]), limit) for mask in (within, ~within)]
     if min(part.size for part in parts) < 2:
         return None
     squares = [float((part**2).mean()) for part in parts]

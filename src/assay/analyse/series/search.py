@@ -102,16 +102,16 @@ def search(values: Values, weights: Values, level: float) -> ChangeSearch:
     """Find every change that chance shows in less than `level` of series without one."""
     count = values.size
     flat, weights = values.copy(), weights.copy()
-    found: dict[int, LocatedChange] = {}
+    by_place: dict[int, LocatedChange] = {}
     drifts: list[SlowDrift] = []
-    known: _Known = {}
+    costs: _Known = {}
     top = 1.0
     waiting = [(0, count)]
-    while waiting and len(found) < _MOST:
+    while waiting and len(by_place) < _MOST:
         low, high = waiting.pop()
         seen, apart = _seen(flat[low:high], weights[low:high], level, newest=high == count)
         clearest = seen.clearest
-        known[low, high] = seen.step
+        costs[low, high] = seen.step
         if high - low == count:
             top = min(top, clearest.chance)
         if clearest.chance > level:
@@ -119,17 +119,17 @@ def search(values: Values, weights: Values, level: float) -> ChangeSearch:
             slow = _slow(values, flat, weights, (low, high), level) if hidden else None
             if slow is not None:
                 drifts.append(slow)
-                known.clear()
+                costs.clear()
                 waiting.append((low, high))  # there may be steps in what is left
             continue
         new = {change.place: change for change in LocatedChange.all_of(seen, low, apart=apart)}
-        found |= new
+        by_place |= new
         edges = [low, *new, high]
         waiting += [(a, b) for a, b in pairwise(edges) if b - a >= FEWEST]
-    changes = _with_hidden(flat, weights, [found[place] for place in sorted(found)], level)
-    in_time = sorted(drifts, key=lambda one: one.drift.first)
-    chance = min([top, *(one.chance for one in drifts)])
-    return ChangeSearch(tuple(_settled(flat, weights, changes, level, known)), tuple(in_time), chance, flat, weights)
+    changes = _with_hidden(flat, weights, [by_place[place] for place in sorted(by_place)], level)
+    in_time = sorted(drifts, key=lambda drift: drift.drift.first)
+    chance = min([top, *(drift.chance for drift in drifts)])
+    return ChangeSearch(tuple(_settled(flat, weights, changes, level, costs)), tuple(in_time), chance, flat, weights)
 
 
 def _slow(values: Values, flat: Values, weights: Values, bounds: tuple[int, int], level: float) -> SlowDrift | None:
@@ -138,10 +138,10 @@ def _slow(values: Values, flat: Values, weights: Values, bounds: tuple[int, int]
     chance = clearest_ramp(flat[low:high], weights[low:high]).chance
     if chance > level:
         return None
-    found = drift_of(flat, weights, bounds, CONFIDENCE)
+    drift = drift_of(flat, weights, bounds, CONFIDENCE)
     lifted = float(values[low] - flat[low])
-    flat[low:] -= found.difference * ramps(np.array([[found.first - low, found.last - low]]), flat.size - low)[0]
-    return SlowDrift(found, median(flat[low:high]) + lifted, chance)
+    flat[low:] -= drift.difference * ramps(np.array([[drift.first - low, drift.last - low]]), flat.size - low)[0]
+    return SlowDrift(drift, median(flat[low:high]) + lifted, chance)
 
 
 def _with_hidden(values: Values, weights: Values, changes: list[LocatedChange], level: float) -> list[LocatedChange]:
@@ -169,7 +169,7 @@ def _with_hidden(values: Values, weights: Values, changes: list[LocatedChange], 
                 hidden += LocatedChange.all_of(seen, low)
         if not hidden:
             break
-        changes = sorted([*changes, *hidden], key=lambda one: one.place)
+        changes = sorted([*changes, *hidden], key=lambda located: located.place)
     return changes
 
 
@@ -223,12 +223,12 @@ def _settled(
     """Place each change anew between its neighbours, and drop what they explain."""
     if len(changes) <= 1:
         return changes  # it is what the scan of the whole found
-    calm = without_wild(values, weights, [one.place for one in changes])
+    calm = without_wild(values, weights, [change.place for change in changes])
     if calm is not values:
         values, known = calm, {}
     for _ in range(_ROUNDS):
         again = _once_more(values, weights, changes, level, known)
-        if [one.place for one in again] == [one.place for one in changes]:
+        if [change.place for change in again] == [change.place for change in changes]:
             return again
         changes = again
     return changes
@@ -237,22 +237,22 @@ def _settled(
 def _once_more(
     values: Values, weights: Values, changes: Sequence[LocatedChange], level: float, known: _Known
 ) -> list[LocatedChange]:
-    kept: list[LocatedChange] = []
+    confirmed: list[LocatedChange] = []
     for number, change in enumerate(changes):
-        low = kept[-1].place if kept else 0
+        low = confirmed[-1].place if confirmed else 0
         high = changes[number + 1].place if number + 1 < len(changes) else values.size
         if high - low < FEWEST or change.apart:
-            kept.append(change)
+            confirmed.append(change)
             continue
         if (low, high) not in known:
             known[low, high] = clearest_step(values[low:high], weights[low:high], newest=high == values.size)
         step = known[low, high]
         if step.chance <= (_END_STILL_CLEAR if change.paired else _STILL_CLEAR * level):
             chance = min(change.chance, step.chance) if change.paired else step.chance
-            kept.append(replace(change, place=low + step.places[0], chance=chance))
+            confirmed.append(replace(change, place=low + step.places[0], chance=chance))
         elif change.needed and min(change.place - low, high - change.place) < _SHORT:
-            kept.append(change)  # a short piece alone tells less than the span did
-    return kept
+            confirmed.append(change)  # a short piece alone tells less than the span did
+    return confirmed
 
 
 # A place is possible if it is so little less likely than the best one (Hansen 2000, for 95 %).
@@ -299,8 +299,10 @@ def step_size(
     possible = np.flatnonzero(score >= score[best] - _POSSIBLE)
     row = _row(max(memory, memory_with(piece, gain, best)))
     # Two sides with different noise do not share a spread: the one with fewer points decides how well it is known.
-    known = min(place - low, high - place) if apart else piece.count
-    half, size = _ends(piece, gain, row, score[best] - score, t_quantile(level, freedom(known, float(MEMORIES[row]))))
+    fewest_points = min(place - low, high - place) if apart else piece.count
+    half, size = _ends(
+        piece, gain, row, score[best] - score, t_quantile(level, freedom(fewest_points, float(MEMORIES[row])))
+    )
     weight = own[: best + 1] ** 2
     before = float((calm[: best + 1] * weight).sum() / weight.sum())
     return ChangeSize(
@@ -400,8 +402,8 @@ def drift_instead(
     pairs, gain = _coarse(piece)
     if float(piece.cost(gain).min()) > most + _HOPELESS * price:
         return None
-    found, cost = _fitted(piece, pairs, gain, (low, unit, level))
-    return found if cost < most else None
+    drift, cost = _fitted(piece, pairs, gain, (low, unit, level))
+    return drift if cost < most else None
 
 
 def drift_of(values: Values, weights: Values, bounds: tuple[int, int], level: float) -> SeriesDrift:
@@ -420,8 +422,8 @@ def _fitted(piece: Whitened, pairs: Places, gain: Gain, scale: tuple[int, float,
     row, column = (int(number) for number in np.unravel_index(int(cost.argmin()), cost.shape))
     size, half = float(gain.size[row, column]), half_width(piece, gain, row, column, level)
     first, last = (int(number) for number in pairs[column])
-    found = SeriesDrift(low + first, low + last, size * unit, (size - half) * unit, (size + half) * unit)
-    return found, float(cost.min())
+    drift = SeriesDrift(low + first, low + last, size * unit, (size - half) * unit, (size + half) * unit)
+    return drift, float(cost.min())
 
 
 def _without_steps(values: Values, places: Sequence[int]) -> Values:
@@ -439,8 +441,8 @@ def _closely(piece: Whitened, best: Places) -> tuple[Places, Gain]:
     """Ramps around the best one of a coarse grid."""
     step = max(1, piece.count // _GRID)
     begins, ends = (
-        np.unique(np.clip(np.linspace(one - step, one + step, 7).round().astype(np.intp), 0, piece.count - 1))
-        for one in best
+        np.unique(np.clip(np.linspace(centre - step, centre + step, 7).round().astype(np.intp), 0, piece.count - 1))
+        for centre in best
     )
     return _tried(piece, begins, ends)
 

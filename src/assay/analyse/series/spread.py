@@ -106,11 +106,11 @@ def relative_spreads(values: Values, errors: Values | None) -> Values:
     """
     if errors is None or not values.size:
         return np.ones(values.size)
-    known = np.where((errors >= 0) & (errors <= _LARGEST_ERROR), errors, np.nan)
-    if np.isnan(known).all():
+    plausible = np.where((errors >= 0) & (errors <= _LARGEST_ERROR), errors, np.nan)
+    if np.isnan(plausible).all():
         return np.ones(values.size)
-    usual = float(np.nanmedian(known))
-    squares = usual**2 + _OWN * (np.where(np.isnan(known), usual, known) ** 2 - usual**2)
+    usual = float(np.nanmedian(plausible))
+    squares = usual**2 + _OWN * (np.where(np.isnan(plausible), usual, plausible) ** 2 - usual**2)
     beyond = max(0.0, differences_spread(values) ** 2 - usual**2)
     total = np.sqrt(beyond + squares)
     centre = median(total)
@@ -145,15 +145,15 @@ def bursts(values: Values, weights: Values) -> tuple[Burst, ...]:
     # Neighbours show the noise whatever the level does: a step touches one difference, a drift hardly any.
     steps = np.abs(np.diff(values, prepend=values[1]))
     away = steps * weights
-    found: list[Burst] = []
+    loud_bursts: list[Burst] = []
     for _ in range(_BURSTS):
-        one = _loudest(away)
-        if one is None:
+        loudest = _loudest(away)
+        if loudest is None:
             break
-        found.append(one)
+        loud_bursts.append(loudest)
         away = away.copy()
-        away[one.first : one.last + 1] /= one.factor
-    return tuple(sorted(found, key=lambda burst: burst.first))
+        away[loudest.first : loudest.last + 1] /= loudest.factor
+    return tuple(sorted(loud_bursts, key=lambda burst: burst.first))
 
 
 def _loudest(away: Values) -> Burst | None:

@@ -204,12 +204,12 @@ def evidence(piece: Whitened, gain: Gain, elsewhere: Values | None = None) -> Ch
     Args:
         elsewhere: Minus twice the log-likelihood of each memory in other pieces of the same series, where known.
     """
-    known = np.zeros(MEMORIES.size) if elsewhere is None else elsewhere
-    without = piece.unchanged + known
+    outside_cost = np.zeros(MEMORIES.size) if elsewhere is None else elsewhere
+    without = piece.unchanged + outside_cost
     least = float(without.min())
     share = np.exp((least - without) / 2)
     # A change can be so clear that its ratio is beyond what a float can hold.
-    cost = least - piece.cost(gain) - known[:, None]
+    cost = least - piece.cost(gain) - outside_cost[:, None]
     most = cost.max(axis=0)
     with_change = np.exp((cost - most) / 2).sum(axis=0)
     total = float(share.sum())

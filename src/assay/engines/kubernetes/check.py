@@ -76,8 +76,8 @@ def check(section: Kubernetes, *, with_pod: bool = False) -> KubernetesCheck:
     api = connect(section)
     version = api.version()
     held = api.may((*NEEDED, *WANTED))
-    forbidden = [f"{one.verb} {one.resource}" for one in NEEDED if not held[one]]
-    lacking = {f"{one.verb} {one.resource}": use for one, use in WANTED.items() if not held[one]}
+    forbidden = [f"{right.verb} {right.resource}" for right in NEEDED if not held[right]]
+    lacking = {f"{right.verb} {right.resource}": use for right, use in WANTED.items() if not held[right]}
     problems = []
     if forbidden:
         problems.append(
@@ -104,10 +104,13 @@ def _nodes(api: Api) -> tuple[NodeFacts, ...] | None:
 def _node(document: Document) -> NodeFacts:
     status: Mapping[str, Any] = document.get("status") or {}
     room: Mapping[str, str] = status.get("allocatable") or {}
-    ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in status.get("conditions") or ())
+    ready = any(
+        condition.get("type") == "Ready" and condition.get("status") == "True"
+        for condition in status.get("conditions") or ()
+    )
     taints = [
-        f"{one.get('key')}{'=' + one['value'] if one.get('value') else ''}:{one.get('effect')}"
-        for one in (document.get("spec") or {}).get("taints") or ()
+        f"{taint.get('key')}{'=' + taint['value'] if taint.get('value') else ''}:{taint.get('effect')}"
+        for taint in (document.get("spec") or {}).get("taints") or ()
     ]
     devices = {name: str(count) for name, count in room.items() if "/" in name}
     return NodeFacts(name_of(document), ready, room.get("cpu", ""), room.get("memory", ""), devices, tuple(taints))
@@ -166,17 +169,17 @@ def _awaited(api: Api, campaign: str, section: Kubernetes) -> str:
     """
     until_s = time.monotonic() + _POD_S
     while True:
-        found = _seen(api, campaign, section)
+        state = _seen(api, campaign, section)
         reason = failure_of(
-            found, datetime.now(UTC), free_since=datetime.min.replace(tzinfo=UTC), patience_s=_POD_S / 10
+            state, datetime.now(UTC), free_since=datetime.min.replace(tzinfo=UTC), patience_s=_POD_S / 10
         )
         if reason is not None:
             raise MeasureError(reason.message, code=reason.code, try_=reason.try_)
-        if phase_of(found) == "ended" and found.pods:
-            return found.pods[0].name
+        if phase_of(state) == "ended" and state.pods:
+            return state.pods[0].name
         if time.monotonic() > until_s:
             raise MeasureError(
-                f"the pod did not end within {_POD_S:g} s: {waiting_words(found)}",
+                f"the pod did not end within {_POD_S:g} s: {waiting_words(state)}",
                 code="kubernetes-waiting",
                 try_="look at it with kubectl describe pod",
             )
@@ -187,6 +190,6 @@ def _seen(api: Api, campaign: str, section: Kubernetes) -> Observation:
     name = job_name(campaign, 0)
     pods = api.list("Pod", Part(campaign, "job", "check", 0, 1).selector()).items
     job = api.get("Job", name)
-    about = [one["metadata"]["uid"] for one in (*pods, *([job] if job else []))]
+    about = [subject["metadata"]["uid"] for subject in (*pods, *([job] if job else []))]
     events = [event for uid in about for event in api.list("Event", fields=f"involvedObject.uid={uid}").items]
     return observe(name, job, pods, events, asked_for(section, Needs()))

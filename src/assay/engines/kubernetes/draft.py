@@ -64,8 +64,8 @@ class KubernetesDraft:
         folder = folder_of(self.store.folder, campaign)
         for digest, path in self.packed.files.items():
             folder.keep_file(digest, content_of(path))
-        for job, known in zip(self.packed.jobs, plan.jobs, strict=True):
-            folder.write_job(replace(job, campaign=known.campaign))
+        for job, planned in zip(self.packed.jobs, plan.jobs, strict=True):
+            folder.write_job(replace(job, campaign=planned.campaign))
         folder.write_campaign(document)
         where = f"on Kubernetes {self.version} at {api.address}, namespace {api.namespace}"
         ledger = StoreLedger(self.store, campaign, clock, folder, folder, new=plan)
@@ -92,10 +92,10 @@ def draft(loaded: Loaded, plan: Plan, store: Store, options: RunOptions) -> Kube
 
 def variables(section: Kubernetes, options: RunOptions) -> dict[str, str]:
     """What the pods must know of how `assay run` was called."""
-    found = {name: text for name in ("ASSAY_LOCK", "ASSAY_CONTROL") if (text := os.environ.get(name))}
-    found |= {"ASSAY_LOCK": options.lock} if options.lock else {}
-    found |= {} if options.control else {"ASSAY_CONTROL": "off"}
-    return found | ({SERVER: section.server} if section.results == "server" and section.server else {})
+    variables = {name: text for name in ("ASSAY_LOCK", "ASSAY_CONTROL") if (text := os.environ.get(name))}
+    variables |= {"ASSAY_LOCK": options.lock} if options.lock else {}
+    variables |= {} if options.control else {"ASSAY_CONTROL": "off"}
+    return variables | ({SERVER: section.server} if section.results == "server" and section.server else {})
 
 
 def _refuse_large(sent: PackedJobs) -> None:

@@ -239,17 +239,19 @@ class KubernetesEngine:
         observer.look()
         cancelled = self.is_cancelled
         running = [index for index in jobs if index in self._running]
-        self._logbook.read(one for index in running for one in self._deliveries(index, self._observed(index)).values())
-        found: dict[int, JobStatus] = {}
+        self._logbook.read(
+            delivery for index in running for delivery in self._deliveries(index, self._observed(index)).values()
+        )
+        statuses: dict[int, JobStatus] = {}
         for index in jobs:
             if self._submitter.is_begun(index):
-                found[index] = self._status(index)
+                statuses[index] = self._status(index)
             elif cancelled:
                 why = "the campaign was cancelled before it was submitted"
-                found[index] = FinishedJob(FailureReason(CANCELLED, why, "run it again"))
+                statuses[index] = FinishedJob(FailureReason(CANCELLED, why, "run it again"))
         notes = dict(self._care_for_services())
         problem = observer.watching.trouble()
-        return Snapshot(found, notes, "" if problem is None else problem.problem.message)
+        return Snapshot(statuses, notes, "" if problem is None else problem.problem.message)
 
     def _observed(self, index: int, *, events: bool = False, sure: bool = False) -> Observation:
         group, own = self._group_of[index], self._submitter.noted.jobs.get(index, {})
@@ -264,22 +266,24 @@ class KubernetesEngine:
 
     def _status(self, index: int) -> JobStatus:
         """How a job that was submitted stands."""
-        group, now, found = self._group_of[index], self.clock.utc(), self._observed(index)
-        if has_ended(found, now, self._observer.gone) or self._is_delivered(index, found):
+        group, now, observation = self._group_of[index], self.clock.utc(), self._observed(index)
+        if has_ended(observation, now, self._observer.gone) or self._is_delivered(index, observation):
             return FinishedJob()
-        handle = f"Job {found.name}"
-        if phase_of(found) == "waiting":
+        handle = f"Job {observation.name}"
+        if phase_of(observation) == "waiting":
             # Why no node is found stands in the pod itself; events tell why there is no pod, or none that starts.
-            found = self._observed(index, events=not found.pods or any(pod.node for pod in found.pods))
-            reason = self._observer.failure_reason(found, group, now) or self._doomed.get(group.name)
+            observation = self._observed(
+                index, events=not observation.pods or any(pod.node for pod in observation.pods)
+            )
+            reason = self._observer.failure_reason(observation, group, now) or self._doomed.get(group.name)
             if reason is not None:
                 return FinishedJob(reason)
-            return WaitingJob(handle, waiting_words(found, now), _REASON.split(waiting_words(found))[0])
+            return WaitingJob(handle, waiting_words(observation, now), _REASON.split(waiting_words(observation))[0])
         if group.name in self._doomed:
             return FinishedJob(self._doomed[group.name])
         self._running.add(index)
-        nodes = tuple(sorted({pod.node for pod in found.pods if pod.node}))
-        return RunningJob(handle, nodes, self._progress(index, found))
+        nodes = tuple(sorted({pod.node for pod in observation.pods if pod.node}))
+        return RunningJob(handle, nodes, self._progress(index, observation))
 
     def _is_delivered(self, index: int, found: Observation) -> bool:
         """Whether the first pod has handed out everything, and the others need not be waited for."""
@@ -315,25 +319,25 @@ class KubernetesEngine:
     def _fetched_from_pods(self, index: int, *, ask: bool = True) -> Termination:
         """Everything that can still be had of a job that ended, or why it left no result."""
         group, job = self._group_of[index], self._submitter.jobs[index]
-        found = self._observed(index, sure=True)
-        ranks = pods_by_rank(found.pods, self._observer.documents(index))
-        ask = ask and lost_node(found) is None  # nobody answers there
-        for rank, one in self._deliveries(index, found).items():
+        observation = self._observed(index, sure=True)
+        ranks = pods_by_rank(observation.pods, self._observer.documents(index))
+        ask = ask and lost_node(observation) is None  # nobody answers there
+        for rank, delivery in self._deliveries(index, observation).items():
             there = ask and ranks[rank].uid not in self._observer.gone
-            one.finish(runs=there and not ranks[rank].is_over, there=there)
+            delivery.finish(runs=there and not ranks[rank].is_over, there=there)
         reason = refused_by_rank(self.folder, group, job)
         if reason is None and not has_result(self.folder, job):
-            found = self._observed(index, events=True, sure=True)
-            reason = self._observer.failure_reason(found, group, self.clock.utc()) or _no_result(found)
-        return self._termination(index, found, reason)
+            observation = self._observed(index, events=True, sure=True)
+            reason = self._observer.failure_reason(observation, group, self.clock.utc()) or _no_result(observation)
+        return self._termination(index, observation, reason)
 
     def _termination(self, index: int, found: Observation | None, reason: FailureReason | None) -> Termination:
         group = self._group_of[index]
         if reason is not None and reason.code == DELETED and self.is_cancelled:
             reason = FailureReason(CANCELLED, "the campaign was cancelled before it had ended", "run it again")
-        services = {one.name: self._observer.service(group, one.name) for one in group.services}
-        for name, one in services.items():
-            self._logbook.read_service(group, name, one)
+        services = {service.name: self._observer.service(group, service.name) for service in group.services}
+        for name, observed in services.items():
+            self._logbook.read_service(group, name, observed)
         logs = self._logbook.of_job(index, group)
         self._running.discard(index)
         self._fetched.add(index)
@@ -353,22 +357,22 @@ class KubernetesEngine:
         for group in self.document.groups:
             if group.name in self._ended_groups or group.name not in self._submitter.noted.groups:
                 continue
-            for one in group.services:
-                yield from self._care_for(group, one.name, read=read)
+            for service in group.services:
+                yield from self._care_for(group, service.name, read=read)
 
     def _care_for(self, group: Group, name: str, *, read: bool) -> Iterator[tuple[str, str]]:
-        found = self._observer.service(group, name)
-        ready = next((pod for pod in found.pods if pod.ready), None)
+        observation = self._observer.service(group, name)
+        ready = next((pod for pod in observation.pods if pod.ready), None)
         if ready is not None:
             where = f"on {ready.node or 'its node'} (pod {ready.name})"
-            yield f"service {found.name}", f"the service {name} is ready {where}"
+            yield f"service {observation.name}", f"the service {name} is ready {where}"
         if read:
-            self._logbook.read_service(group, name, found)
-        if ready is None or _is_troubled(found):
-            found = self._observer.service(group, name, events=True)
-        reason = self._observer.service_failure_reason(name, found, group, self.clock.utc())
+            self._logbook.read_service(group, name, observation)
+        if ready is None or _is_troubled(observation):
+            observation = self._observer.service(group, name, events=True)
+        reason = self._observer.service_failure_reason(name, observation, group, self.clock.utc())
         if reason is not None and group.name not in self._doomed:
-            self._logbook.read_service(group, name, found)
+            self._logbook.read_service(group, name, observation)
             reason = replace(reason, message=f"{reason.message}{self._logbook.last_words(group, name)}")
             self._doomed[group.name] = reason
             yield f"doomed {group.name}", f"{reason.message}; {reason.try_}"

@@ -72,15 +72,15 @@ def of_waiting(pod: PodObservation, seen: Observation, now: datetime) -> Failure
     waited_s = 0.0 if since is None else (now - since).total_seconds()
     if reason := _not_fetched(pod, seen):
         return reason
-    for one in (*pod.before, *pod.containers):
-        if one.state != "waiting":
+    for container in (*pod.before, *pod.containers):
+        if container.state != "waiting":
             continue
-        if one.reason in _PULLING and (reason := _image(pod, one, seen, waited_s)) is not None:
+        if container.reason in _PULLING and (reason := _image(pod, container, seen, waited_s)) is not None:
             return reason
-        if one.reason in _CONFIG and waited_s >= _CONFIG_PATIENCE_S:
+        if container.reason in _CONFIG and waited_s >= _CONFIG_PATIENCE_S:
             return FailureReason(
                 START,
-                f"the pod {pod.name} cannot start{_where(pod)} ({one.reason}: {one.message})",
+                f"the pod {pod.name} cannot start{_where(pod)} ({container.reason}: {container.message})",
                 "see that the Secrets of place.kubernetes.secrets and the keys in them exist",
             )
     if waited_s >= _MOUNT_PATIENCE_S and (mount := _unmounted(pod, seen, now)) is not None:
@@ -94,20 +94,20 @@ def of_waiting(pod: PodObservation, seen: Observation, now: datetime) -> Failure
 
 def _unmounted(pod: PodObservation, seen: Observation, now: datetime) -> EventObservation | None:
     """The trouble with a volume that keeps a pod from starting; None where there is none, or there was one before."""
-    found = newest(seen, pod.uid, "FailedMount", "FailedAttachVolume")
-    if found is None or any(one.state == "running" for one in pod.containers):
+    event = newest(seen, pod.uid, "FailedMount", "FailedAttachVolume")
+    if event is None or any(container.state == "running" for container in pod.containers):
         return None
-    lasts = found.at is None or (now - found.at).total_seconds() <= _MOUNT_AGAIN_S
-    return found if lasts else None
+    lasts = event.at is None or (now - event.at).total_seconds() <= _MOUNT_AGAIN_S
+    return event if lasts else None
 
 
 def _not_fetched(pod: PodObservation, seen: Observation) -> FailureReason | None:
     """A first container that failed again and again; Kubernetes starts it anew, since networks fail now and then."""
-    for one in pod.before:
-        last = one if one.state == "ended" else one.before
-        if last is None or not last.exit_code or (one.restarts or 0) < _FETCH_TRIES - 1:
+    for container in pod.before:
+        last = container if container.state == "ended" else container.before
+        if last is None or not last.exit_code or (container.restarts or 0) < _FETCH_TRIES - 1:
             continue
-        reason = _ended_container(pod, last, seen.asked, f"; it was tried {(one.restarts or 0) + 1} times")
+        reason = _ended_container(pod, last, seen.asked, f"; it was tried {(container.restarts or 0) + 1} times")
         return FailureReason(
             reason.code, reason.message, "see that the files of `fetch` can be reached from the cluster"
         )
@@ -116,16 +116,16 @@ def _not_fetched(pod: PodObservation, seen: Observation) -> FailureReason | None
 
 def of_restarted(pod: PodObservation, seen: Observation) -> FailureReason | None:
     """How a container ended that Kubernetes started again; None where none was."""
-    for one in pod.containers:
-        if one.before is not None and one.restarts:
-            again = f"; Kubernetes started it again ({one.restarts} times)"
-            return _ended_container(pod, one.before, seen.asked, again)
+    for container in pod.containers:
+        if container.before is not None and container.restarts:
+            again = f"; Kubernetes started it again ({container.restarts} times)"
+            return _ended_container(pod, container.before, seen.asked, again)
     return None
 
 
 def of_late(pod: PodObservation, seen: Observation) -> FailureReason | None:
     """A service that Kubernetes ended because it was not ready in time; None where it was not so."""
-    killed = [one for one in seen.events_of(pod.uid, "Killing") if "startup probe" in one.message]
+    killed = [event for event in seen.events_of(pod.uid, "Killing") if "startup probe" in event.message]
     if not killed:
         return None
     asked = newest(seen, pod.uid, "Unhealthy")
@@ -206,15 +206,19 @@ def _disrupted(pod: PodObservation, seen: Observation) -> FailureReason | None:
 
 def _ended_badly(pod: PodObservation, asked: PodResources, *, deleted: bool) -> FailureReason | None:
     """The container that failed first; one that ended because the pod was deleted did not fail by itself."""
-    ended = [one for one in pod.containers if one.state == "ended" and (one.exit_code or one.reason in _CANNOT_START)]
-    for one in sorted(ended, key=lambda each: each.ended_at.timestamp() if each.ended_at else 0.0):
+    ended = [
+        candidate
+        for candidate in pod.containers
+        if candidate.state == "ended" and (candidate.exit_code or candidate.reason in _CANNOT_START)
+    ]
+    for container in sorted(ended, key=lambda each: each.ended_at.timestamp() if each.ended_at else 0.0):
         by_itself = (
-            one.reason == "OOMKilled"
+            container.reason == "OOMKilled"
             or not deleted
-            or (one.ended_at and pod.deleted_at and one.ended_at < pod.deleted_at)
+            or (container.ended_at and pod.deleted_at and container.ended_at < pod.deleted_at)
         )
         if by_itself:
-            return _ended_container(pod, one, asked)
+            return _ended_container(pod, container, asked)
     return None
 
 

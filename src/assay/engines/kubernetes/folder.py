@@ -72,8 +72,8 @@ class PodFolder(CampaignFolder):
 
     def forget_results(self) -> None:
         """Remove what the store has taken in, and the files that were sent; documents and logs stay."""
-        for one in ("out", "ranks", "files"):
-            shutil.rmtree(self.path / one, ignore_errors=True)
+        for name in ("out", "ranks", "files"):
+            shutil.rmtree(self.path / name, ignore_errors=True)
 
     @staticmethod
     def unusable(path: Path, problem: OSError) -> StoreError:
@@ -132,7 +132,7 @@ class KubernetesCampaign:
         return Setting(self.campaign, self.section, self.version, self.namespace, self.env)
 
     def group_of(self, index: int) -> Group:
-        return next(one for one in self.groups if index in one.jobs)
+        return next(group for group in self.groups if index in group.jobs)
 
 
 def read_document(folder: PodFolder) -> KubernetesCampaign:

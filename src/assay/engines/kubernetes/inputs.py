@@ -33,7 +33,7 @@ def packed(jobs: Sequence[Job], base: Path, *, apart: bool = True) -> PackedJobs
         UsageError: for a file that is not there, one whose name cannot be kept, and one that a service would need.
     """
     git = git_state(base) or {}
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     made = []
     for job in jobs:
         parts = files_of(job.definition, base)
@@ -43,12 +43,12 @@ def packed(jobs: Sequence[Job], base: Path, *, apart: bool = True) -> PackedJobs
         for name in local_paths(job.definition):
             if name not in parts and name != hub_name(job.definition.target):
                 existing(name, base)  # says what is wrong with it, and what may have been meant
-        found |= {part.sha256: part.path for several in parts.values() for part in several}
+        paths |= {part.sha256: part.path for several in parts.values() for part in several}
         described = {text: tuple(map(_described, several)) for text, several in parts.items()}
-        one = replace(job, files=described, git=git, base=".")
-        place_files(one)  # bad names are refused before anything is submitted
-        made.append(one)
-    return PackedJobs(tuple(made), found)
+        packed = replace(job, files=described, git=git, base=".")
+        place_files(packed)  # bad names are refused before anything is submitted
+        made.append(packed)
+    return PackedJobs(tuple(made), paths)
 
 
 def _without_programs(job: Job, parts: Mapping[str, tuple[LocalPart, ...]]) -> dict[str, tuple[LocalPart, ...]]:

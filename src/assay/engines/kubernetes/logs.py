@@ -37,8 +37,8 @@ def job_logs(store: Store, job: Job, service: str = "", *, follow: bool = False)
     document = read_document(folder)
     group = _group(document, job, service)
     if _is_ended(store, job) or is_held(folder.path):
-        kept = kept_logs(folder, group, job, service)
-        yield from follow_logs(lambda: kept, lambda: _is_ended(store, job)) if follow else read_logs(kept)
+        stored_logs = kept_logs(folder, group, job, service)
+        yield from follow_logs(lambda: stored_logs, lambda: _is_ended(store, job)) if follow else read_logs(stored_logs)
         return
     with scratch_folder() as scratch:
         api = connect(document.section.model_copy(update={"namespace": document.namespace}))
@@ -110,8 +110,8 @@ class _Live:
 
 def _group(document: KubernetesCampaign, job: Job, service: str) -> Group:
     group = document.group_of(job.index)
-    known = [one.name for one in group.services]
-    if service and service not in known:
+    service_names = [entry.name for entry in group.services]
+    if service and service not in service_names:
         own = list(job.definition.services)
         why = (
             "it runs in the job's pod, and its log is kept with the runs"
@@ -121,7 +121,7 @@ def _group(document: KubernetesCampaign, job: Job, service: str) -> Group:
         raise UsageError(
             f"job {job.id} has no log of {service!r} here: {why}",
             code="no-service",
-            try_=f"there is {', '.join(known) or 'none'}",
+            try_=f"there is {', '.join(service_names) or 'none'}",
         )
     return group
 

@@ -79,7 +79,7 @@ class PodObservation:
 
     def container(self, name: str) -> ContainerObservation | None:
         """One of its containers; None where Kubernetes has not told of it."""
-        return next((one for one in self.containers if one.name == name), None)
+        return next((container for container in self.containers if container.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +137,13 @@ class Observation:
 
     def events_of(self, uid: str, *reasons: str) -> list[EventObservation]:
         """What happened to one object, the newest first."""
-        found = [one for one in self.events if one.uid == uid and (not reasons or one.reason in reasons)]
-        return sorted(found, key=lambda one: _seconds(one.at), reverse=True)
+        events = [event for event in self.events if event.uid == uid and (not reasons or event.reason in reasons)]
+        return sorted(events, key=lambda event: _seconds(event.at), reverse=True)
 
 
 def read_pod(document: Document) -> PodObservation:
     meta, status = metadata(document), _part(document, "status")
-    conditions = {str(one.get("type")): one for one in _parts(status, "conditions")}
+    conditions = {str(condition.get("type")): condition for condition in _parts(status, "conditions")}
     scheduled, disrupted = conditions.get("PodScheduled", {}), conditions.get("DisruptionTarget", {})
     ready = conditions.get("Ready", {})
     unplaced = scheduled.get("status") == "False"
@@ -170,14 +170,18 @@ def read_pod(document: Document) -> PodObservation:
         ready=ready.get("status") == "True",
         unready_reason=_text(ready, "reason"),
         rank=int(index) if isinstance(index, str) and index.isdecimal() else None,
-        containers=tuple(_container(one) for one in _parts(status, "containerStatuses")),
-        before=tuple(_container(one) for one in _parts(status, "initContainerStatuses")),
+        containers=tuple(_container(container) for container in _parts(status, "containerStatuses")),
+        before=tuple(_container(container) for container in _parts(status, "initContainerStatuses")),
     )
 
 
 def read_job(document: Document) -> JobObservation:
     meta, status = metadata(document), _part(document, "status")
-    held = {str(one.get("type")): one for one in _parts(status, "conditions") if one.get("status") == "True"}
+    held = {
+        str(condition.get("type")): condition
+        for condition in _parts(status, "conditions")
+        if condition.get("status") == "True"
+    }
     failed = held.get("Failed", {})
     return JobObservation(
         name=name_of(document),
@@ -219,11 +223,11 @@ def observe(
     asked: PodResources | None = None,
 ) -> Observation:
     """What is known of one attempt, from the objects as the server keeps them."""
-    found = sorted(map(read_pod, pods), key=lambda one: (_seconds(one.created_at), one.rank or 0, one.name))
-    known = None if job is None else read_job(job)
-    uids = {one.uid for one in found} | ({known.uid} if known is not None else set())
-    own = tuple(one for one in map(read_event, events) if one.uid in uids)
-    return Observation(name, known, tuple(found), own, asked or PodResources())
+    observed_pods = sorted(map(read_pod, pods), key=lambda pod: (_seconds(pod.created_at), pod.rank or 0, pod.name))
+    observed_job = None if job is None else read_job(job)
+    uids = {pod.uid for pod in observed_pods} | ({observed_job.uid} if observed_job is not None else set())
+    own = tuple(event for event in map(read_event, events) if event.uid in uids)
+    return Observation(name, observed_job, tuple(observed_pods), own, asked or PodResources())
 
 
 def _asked_at(meta: Mapping[str, Any]) -> datetime | None:
@@ -246,9 +250,9 @@ def moment(value: object) -> datetime | None:
 
 
 def _container(status: Mapping[str, Any]) -> ContainerObservation:
-    one = _life(status, _part(status, "state"))
+    current = _life(status, _part(status, "state"))
     last = _part(status, "lastState")
-    return replace(one, before=_life(status, last)) if last else one
+    return replace(current, before=_life(status, last)) if last else current
 
 
 def _life(status: Mapping[str, Any], state: Mapping[str, Any]) -> ContainerObservation:
@@ -274,20 +278,20 @@ def _life(status: Mapping[str, Any], state: Mapping[str, Any]) -> ContainerObser
 
 
 def _part(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = document.get(key)
-    return found if isinstance(found, Mapping) else {}
+    value = document.get(key)
+    return value if isinstance(value, Mapping) else {}
 
 
 def _parts(document: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    found = document.get(key)
-    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
+    entries = document.get(key)
+    return [entry for entry in entries if isinstance(entry, Mapping)] if isinstance(entries, list) else []
 
 
 def _text(document: Mapping[str, Any], key: str) -> str:
-    found = document.get(key)
-    return found if isinstance(found, str) else ""
+    value = document.get(key)
+    return value if isinstance(value, str) else ""
 
 
 def _count(document: Mapping[str, Any], key: str) -> int:
-    found = document.get(key)
-    return found if isinstance(found, int) and not isinstance(found, bool) else 0
+    value = document.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0

@@ -73,20 +73,20 @@ class Observer:
     def look(self) -> None:
         """Take what is known now: everything after this speaks of the same moment."""
         self._asks = _EVENTS_AT_ONCE
-        self._jobs = {name_of(one): one for one in self.watching.objects("Job")}
+        self._jobs = {name_of(job): job for job in self.watching.objects("Job")}
         gone, there = self.watching.gone("Pod"), self.watching.objects("Pod")
         self._gone = frozenset(map(uid_of, gone))
         self._of_jobs, self._of_services, self._holding = {}, {}, []
-        for one in (*gone, *there):
-            part = part_of(one)
+        for pod in (*gone, *there):
+            part = part_of(pod)
             if part is None:
                 continue
             if part.role == "job" and part.job is not None:
-                self._of_jobs.setdefault(part.job, []).append(one)
+                self._of_jobs.setdefault(part.job, []).append(pod)
             elif part.role == "service":
-                self._of_services.setdefault((part.group, part.service), []).append(one)
-            if _holds_room(one) and uid_of(one) not in self._gone:
-                self._holding.append((uid_of(one), part.group))
+                self._of_services.setdefault((part.group, part.service), []).append(pod)
+            if _holds_room(pod) and uid_of(pod) not in self._gone:
+                self._holding.append((uid_of(pod), part.group))
 
     @property
     def gone(self) -> frozenset[str]:
@@ -109,20 +109,22 @@ class Observer:
         Raises:
             MeasureError: if the server does not answer.
         """
-        jobs = [one for name in own if (one := self._job(name)) is not None]
+        jobs = [document for name in own if (document := self._job(name)) is not None]
         pods = self._of_jobs.get(job.index, [])
         if sure and not pods:
             part = Part(self.campaign.campaign, "job", group.name, job.index)
             pods = self._of_jobs[job.index] = list(self.api.list("Pod", part.selector()).items)
-        happened = [event for one in (*jobs, *pods) for event in self._events_of(uid_of(one), fresh=events, sure=sure)]
+        happened = [
+            event for owner in (*jobs, *pods) for event in self._events_of(uid_of(owner), fresh=events, sure=sure)
+        ]
         # Where one Job of several is gone, the attempt is.
         there = None if len(jobs) < len(own) else next(iter(jobs), None)
         return observe(next(iter(own), ""), there, pods, happened, asked_of(job, group))
 
     def service(self, group: Group, service: str, *, events: bool = False) -> Observation:
         pods = self._of_services.get((names.value(group.name), names.value(service)), [])
-        happened = [event for one in pods for event in self._events_of(uid_of(one), fresh=events)]
-        asked = next(one.asked for one in group.services if one.name == service)
+        happened = [event for pod in pods for event in self._events_of(uid_of(pod), fresh=events)]
+        asked = next(entry.asked for entry in group.services if entry.name == service)
         return observe(names.service_name(self.campaign.campaign, group.name, service), None, pods, happened, asked)
 
     def failure_reason(self, found: Observation, group: Group, now: datetime) -> FailureReason | None:
@@ -144,7 +146,7 @@ class Observer:
 
     def _free_since(self, found: Observation, group: Group, now: datetime) -> datetime | None:
         """Since when only pods that go with it hold room: those never make place for it."""
-        own = {one.uid for one in found.pods}
+        own = {pod.uid for pod in found.pods}
         beside = names.value(group.name) if group.kind != "jobs" else None
         if any(uid not in own and other != beside for uid, other in self._holding):
             self._free.pop(found.name, None)
@@ -152,16 +154,16 @@ class Observer:
         return self._free.setdefault(found.name, now)
 
     def _events_of(self, uid: str, *, fresh: bool, sure: bool = False) -> tuple[Document, ...]:
-        at_s, known = self._events.get(uid, (float("-inf"), ()))
+        at_s, events = self._events.get(uid, (float("-inf"), ()))
         if not fresh or time.monotonic() - at_s < _EVENTS_EVERY_S or (self._asks <= 0 and not sure):
-            return known
+            return events
         self._asks -= 1
         try:
-            known = self.api.list("Event", fields=f"involvedObject.uid={uid}").items
+            events = self.api.list("Event", fields=f"involvedObject.uid={uid}").items
         except MeasureError:  # events only explain; without them less is explained
-            return known
-        self._events[uid] = (time.monotonic(), known)
-        return known
+            return events
+        self._events[uid] = (time.monotonic(), events)
+        return events
 
 
 def environment_of(
@@ -178,7 +180,7 @@ def environment_of(
     if program is not None:
         facts["program"] = {"image": program.image, "image_digest": digest_of(program) or "not told"}
     if services:
-        facts["services"] = {name: {**facts_of(one)} for name, one in services.items()}
+        facts["services"] = {name: {**facts_of(service)} for name, service in services.items()}
     return {"kubernetes": facts}
 
 
@@ -208,13 +210,13 @@ def has_ended(found: Observation, now: datetime, gone: Collection[str]) -> bool:
 
 def pods_by_rank(pods: Iterable[PodObservation], documents: Iterable[Document]) -> dict[int, PodObservation]:
     """The first pod of each rank: another that took its place is another attempt, which nobody asked for."""
-    labels = {uid_of(one): part_of(one) for one in documents}
-    found: dict[int, PodObservation] = {}
+    labels = {uid_of(document): part_of(document) for document in documents}
+    first_pods: dict[int, PodObservation] = {}
     for pod in pods:
         part = labels.get(pod.uid)
         rank = pod.rank if pod.rank is not None else (part.rank if part is not None else None)
-        found.setdefault(rank or 0, pod)
-    return found
+        first_pods.setdefault(rank or 0, pod)
+    return first_pods
 
 
 def _holds_room(pod: Document) -> bool:

@@ -20,7 +20,7 @@ _QUOTA = "exceeded quota"
 
 def phase_of(seen: Observation) -> Phase:
     """Where an attempt stands; one of several pods waits as long as one of them does."""
-    going = [one for one in seen.pods if not one.is_over]
+    going = [pod for pod in seen.pods if not pod.is_over]
     if seen.job is None or seen.job.is_over or (seen.pods and not going):
         return "ended"
     return "running" if going and all(map(_runs, going)) else "waiting"
@@ -35,8 +35,8 @@ def failure_of(
         free_since: since when no other pod of the campaign could be in the way of this one; None while one is.
         patience_s: how long a pod may wait for a node that the scheduler does not find.
     """
-    if found := _first(seen):
-        return found
+    if first_reason := _first(seen):
+        return first_reason
     if seen.job is None:
         return _gone(seen)
     if seen.job.failure:
@@ -47,7 +47,7 @@ def failure_of(
         return _not_created(seen, now, free_since, patience_s)
     for pod in seen.pods:
         # What its own siblings hold never gets free for it: they wait for it.
-        held = any(one.node and not one.is_over for one in seen.pods if one is not pod)
+        held = any(sibling.node and not sibling.is_over for sibling in seen.pods if sibling is not pod)
         reason = failures.of_waiting(pod, seen, now) or _never_placed(pod, now, free_since, patience_s, held=held)
         if reason is not None:
             return reason
@@ -85,11 +85,11 @@ def waiting_words(seen: Observation, now: datetime | None = None) -> str:
         created = failures.newest(seen, seen.job.uid if seen.job is not None else "", "FailedCreate")
         why = f"its pod cannot be made yet ({created.message})" if created else "its pod is not made yet"
         return f"waiting: {why}"
-    pod = next((one for one in seen.pods if not _runs(one) and not one.is_over), seen.pods[0])
+    pod = next((candidate for candidate in seen.pods if not _runs(candidate) and not candidate.is_over), seen.pods[0])
     since = "" if now is None or pod.created_at is None else f", since {show_seconds(_since(pod.created_at, now))}"
     if pod.unplaced:
-        found = unplaced(pod.unplaced)
-        return f"waiting: {_OUTLOOK[found.outlook]} ({found.message}){since}"
+        placement = unplaced(pod.unplaced)
+        return f"waiting: {_OUTLOOK[placement.outlook]} ({placement.message}){since}"
     if not pod.node:
         return f"waiting: the scheduler has not looked at it yet{since}"
     return f"waiting: {_starting(pod)} on {pod.node}{since}"
@@ -130,19 +130,22 @@ def digest_of(container: ContainerObservation) -> str:
 
 
 def _runs(pod: PodObservation) -> bool:
-    return not pod.is_over and any(one.state == "running" for one in pod.containers)
+    return not pod.is_over and any(container.state == "running" for container in pod.containers)
 
 
 def _first(seen: Observation) -> FailureReason | None:
     """What went wrong first: where one pod of several fails, Kubernetes ends the others, which then failed too."""
     ended = sorted(seen.pods, key=_ended_at)
-    found = [(pod, reason) for pod in ended if (reason := failures.of_ended(pod, seen)) is not None]
-    own = [reason for pod, reason in found if reason.code != failures.DELETED]
-    return own[0] if own else found[0][1] if found else None
+    reasons = [(pod, reason) for pod in ended if (reason := failures.of_ended(pod, seen)) is not None]
+    own = [reason for pod, reason in reasons if reason.code != failures.DELETED]
+    return own[0] if own else reasons[0][1] if reasons else None
 
 
 def _ended_at(pod: PodObservation) -> float:
-    return min((one.ended_at.timestamp() for one in pod.containers if one.ended_at is not None), default=float("inf"))
+    return min(
+        (container.ended_at.timestamp() for container in pod.containers if container.ended_at is not None),
+        default=float("inf"),
+    )
 
 
 def _gone(seen: Observation) -> FailureReason:
@@ -206,15 +209,15 @@ def _never_placed(
 ) -> FailureReason | None:
     if not pod.unplaced or pod.node:
         return None
-    found = unplaced(pod.unplaced)
-    if found.outlook == "busy" and not held:  # it is its turn when they have ended
+    placement = unplaced(pod.unplaced)
+    if placement.outlook == "busy" and not held:  # it is its turn when they have ended
         return None
     # Others of the campaign cannot be in the way of a pod that no node would take anyway.
-    free = pod.created_at if found.outlook == "lasting" else free_since
+    free = pod.created_at if placement.outlook == "lasting" else free_since
     since = pod.unplaced_since or pod.created_at
     if not _too_long(since, now, free, patience_s):
         return None
-    return _unschedulable(pod, found, patience_s)
+    return _unschedulable(pod, placement, patience_s)
 
 
 def _unschedulable(pod: PodObservation, found: Unplaced, patience_s: float) -> FailureReason:
@@ -236,15 +239,15 @@ def _since(begin: datetime, end: datetime) -> float:
 
 
 def _starting(pod: PodObservation) -> str:
-    if any(one.state == "running" for one in pod.before):
+    if any(container.state == "running" for container in pod.before):
         return "its files are fetched"
-    waiting = [one for one in (*pod.before, *pod.containers) if one.state == "waiting"]
-    reasons = [one.reason for one in waiting if one.reason]
+    waiting = [container for container in (*pod.before, *pod.containers) if container.state == "waiting"]
+    reasons = [container.reason for container in waiting if container.reason]
     if not reasons:
         return "its node takes it"
     if reasons[0] in ("ContainerCreating", "PodInitializing"):
         return "its image is fetched and its volumes are mounted"
-    said = next((one.message for one in waiting if one.message), "")
+    said = next((container.message for container in waiting if container.message), "")
     return reasons[0] + (f" ({said})" if said else "")
 
 

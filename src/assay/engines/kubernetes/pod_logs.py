@@ -75,7 +75,7 @@ class PodLog:
         begun_s = time.monotonic()
         since_s = None if whole or self._read_s is None else begun_s - self._read_s + _SLACK_S
         skip_ns, skip, seen = self._last_ns, self._at_last, 0
-        found: list[str] = []
+        lines: list[str] = []
         some = False
         try:
             for stamp_ns, text in _stamped(self.api.logs(self.pod, self.container, since_s=since_s, timestamps=True)):
@@ -86,10 +86,10 @@ class PodLog:
                 some = some or new
                 words = self.is_words(text)
                 if new:
-                    found += [text] if words else []
+                    lines += [text] if words else []
                     self._note(stamp_ns)
         finally:
-            self._keep(found)
+            self._keep(lines)
         self._read_s = begun_s
         return some
 
@@ -307,15 +307,15 @@ class PodLogs:
         """
         every = list(running)
         due_s = max(_READ_S, len(every) / _READS_PER_S)
-        for one in every:
-            if time.monotonic() - one.read_s < due_s or one.is_told:
+        for reader in every:
+            if time.monotonic() - reader.read_s < due_s or reader.is_told:
                 continue
             try:
-                one.read()
+                reader.read()
             except MeasureError as problem:
                 if problem.problem.code != SILENT:
                     raise
-                one.read_s = time.monotonic() + _SILENT_S
+                reader.read_s = time.monotonic() + _SILENT_S
 
     def is_time_for_services(self) -> bool:
         """Whether the logs of services are to be read again."""
@@ -341,7 +341,10 @@ class PodLogs:
         """What the pods of a job and its services wrote, as far as it was read."""
         own = {"pod.log": self.folder.log(index)}
         own |= {f"pod-{rank}.log": self.folder.log(index, rank) for rank in range(1, group.pods)}
-        own |= {f"service-{one.name}.out": self.folder.service_log(group.name, one.name) for one in group.services}
+        own |= {
+            f"service-{service.name}.out": self.folder.service_log(group.name, service.name)
+            for service in group.services
+        }
         return {name: path for name, path in own.items() if path.is_file()}
 
 

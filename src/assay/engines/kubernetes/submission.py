@@ -64,16 +64,16 @@ class KubernetesSubmission:
 
 def read_noted(folder: PodFolder) -> KubernetesSubmission:
     """What the lines of a campaign say about its submission."""
-    found = KubernetesSubmission()
+    submission = KubernetesSubmission()
     for line in folder.noted():
         event, index = line.get("event"), line.get("job")
         if event == _FILES:
-            found.files = True
+            submission.files = True
         elif event == _SERVICES:
-            found.groups.add(str(line.get("group", "")))
+            submission.groups.add(str(line.get("group", "")))
         elif isinstance(index, int) and line.get("name"):
-            found.jobs.setdefault(index, {})[str(line["name"])] = str(line.get("uid", ""))
-    return found
+            submission.jobs.setdefault(index, {})[str(line["name"])] = str(line.get("uid", ""))
+    return submission
 
 
 class Submitter:
@@ -101,19 +101,19 @@ class Submitter:
         if wanted := secrets_of(self.campaign.section):
             self._make_secret(wanted)
         for several in self._files.values():
-            for one in several:
-                self.api.create(one)
+            for manifest in several:
+                self.api.create(manifest)
         self._note({"event": _FILES})
         self.noted.files = True
 
     def adopt(self, there: Iterable[Document]) -> None:
         """Write down Jobs that were made, and whose maker was lost before it could do so."""
-        for one in there:
-            part = part_of(one)
+        for manifest in there:
+            part = part_of(manifest)
             if part is None or part.job is None or part.role != "job":
                 continue
-            if name_of(one) not in self.noted.jobs.get(part.job, {}):
-                self._note_job(part.job, one)
+            if name_of(manifest) not in self.noted.jobs.get(part.job, {}):
+                self._note_job(part.job, manifest)
 
     def is_begun(self, index: int) -> bool:
         """Whether a job was handed to Kubernetes."""
@@ -127,8 +127,8 @@ class Submitter:
         """
         # Services come first: where room is scarce, clients would take it and wait for them in vain.
         shared = self._shared(group) if group.name not in self.noted.groups else []
-        for one in shared:
-            self.api.create(one)
+        for manifest in shared:
+            self.api.create(manifest)
         made: list[Document] = []
         for index in indexes:
             if self.folder.is_cancelled:
@@ -138,8 +138,8 @@ class Submitter:
                     try_="run it again",
                 )
             made += self._submit(group, self.jobs[index])
-        for one in shared:
-            self._own(one, made)
+        for manifest in shared:
+            self._own(manifest, made)
         if group.name not in self.noted.groups:
             self._note({"event": _SERVICES, "group": group.name})
             self.noted.groups.add(group.name)
@@ -149,8 +149,8 @@ class Submitter:
         held = self._document(submission)
         self.api.create(held)
         made = []
-        for one in job_objects(self._setting, submission):
-            there = self.api.create(one)
+        for manifest in job_objects(self._setting, submission):
+            there = self.api.create(manifest)
             self._note_job(job.index, there)
             made.append(there)
         self._own(held, made)
@@ -193,8 +193,8 @@ def secrets_of(section: Kubernetes) -> tuple[str, ...]:
     """The variables here whose values go along as a Secret of the campaign."""
     pods: list[Pod] = [section, *section.each.values()]
     pods += [section.clients] if isinstance(section.clients, Pod) else []
-    found = [match[1] for pod in pods for text in pod.secrets.values() if (match := REFERENCE.fullmatch(text))]
-    return tuple(dict.fromkeys(found))
+    names = [match[1] for pod in pods for text in pod.secrets.values() if (match := REFERENCE.fullmatch(text))]
+    return tuple(dict.fromkeys(names))
 
 
 def _kind(one: Document) -> Kind:
@@ -219,8 +219,8 @@ def remove_shared(api: Api, campaign: str, group: str) -> None:
         MeasureError: if Kubernetes does not answer.
     """
     for kind in ("Deployment", "Service"):
-        for one in api.list(kind, of_campaign(campaign, group=value(group))).items:
-            api.delete(kind, name_of(one), uid=uid_of(one))
+        for manifest in api.list(kind, of_campaign(campaign, group=value(group))).items:
+            api.delete(kind, name_of(manifest), uid=uid_of(manifest))
 
 
 def take_out(api: Api, campaign: str, *, within_s: float = LEAVING_S, sleep: Sleep = time.sleep) -> tuple[str, ...]:
@@ -235,7 +235,7 @@ def take_out(api: Api, campaign: str, *, within_s: float = LEAVING_S, sleep: Sle
         left: list[str] = []
         for kind in KINDS:
             there = _listed(api, kind, campaign, sleep)
-            left += [f"{kind} {name_of(one)}" for one in there]
+            left += [f"{kind} {name_of(manifest)}" for manifest in there]
             _remove(api, kind, there)
         if not left or time.monotonic() >= until_s:
             return tuple(left)
@@ -252,12 +252,12 @@ def _remove_secret(api: Api, campaign: str) -> None:
 
 
 def _remove(api: Api, kind: Kind, there: Iterable[Document]) -> None:
-    for one in there:
-        over = moment(metadata(one).get("deletionTimestamp"))
+    for manifest in there:
+        over = moment(metadata(manifest).get("deletionTimestamp"))
         if over is None:
-            api.delete(kind, name_of(one), uid=uid_of(one))
-        elif kind == "Pod" and _nobody_ends(one, over):
-            api.delete(kind, name_of(one), uid=uid_of(one), grace_s=0)
+            api.delete(kind, name_of(manifest), uid=uid_of(manifest))
+        elif kind == "Pod" and _nobody_ends(manifest, over):
+            api.delete(kind, name_of(manifest), uid=uid_of(manifest), grace_s=0)
 
 
 def _nobody_ends(pod: Document, over: datetime) -> bool:

@@ -71,8 +71,8 @@ class CampaignBatches:
 
     def is_over(self, one: BatchPlan) -> bool:
         """Whether an sbatch has ended for all that is known."""
-        found = self.of(one)
-        return all(is_final(state.state) for state in found)
+        states = self.of(one)
+        return all(is_final(state.state) for state in states)
 
     def logs_of(self, job: Job) -> dict[str, Path]:
         """What Slurm wrote of a job."""
@@ -103,13 +103,13 @@ class CampaignBatches:
 
     def service_failure(self, one: BatchPlan) -> FailureReason | None:
         """Why a service's batch job ended; None while it has not, or where nothing is known."""
-        found = self.of(one)
-        if not found or not all(is_final(state.state) for state in found):
+        states = self.of(one)
+        if not states or not all(is_final(state.state) for state in states):
             return None
         return failure_of(
-            found[0], one.batch, tail_of(self.folder.log(one.name, found[0].key, "err"))
+            states[0], one.batch, tail_of(self.folder.log(one.name, states[0].key, "err"))
         ) or FailureReason(
-            "slurm-failed", f"the batch job {found[0].key} of the service {one.service} ended", "look into its log"
+            "slurm-failed", f"the batch job {states[0].key} of the service {one.service} ended", "look into its log"
         )
 
     def environment_of(self, job: Job) -> dict[str, JsonValue]:
@@ -117,8 +117,8 @@ class CampaignBatches:
         group, _ = self.places[job.index]
         own: dict[str, JsonValue] = {"job": self.key_of(job), "group": group.name, **_facts(self.state_of(job))}
         services: dict[str, JsonValue] = {
-            one.service: {"job": self.ids.get(one.name, ""), **_facts(next(iter(self.of(one)), None))}
-            for one in self.document.services_of(group.name)
+            batch.service: {"job": self.ids.get(batch.name, ""), **_facts(next(iter(self.of(batch)), None))}
+            for batch in self.document.services_of(group.name)
         }
         return {"slurm": {**own, **({"services": services} if services else {})}}
 
@@ -178,26 +178,30 @@ def _of_service(
     if service == MONITOR and document.monitored:
         number = ids.get(MONITOR, "")
         streams = ("out", "err") if number else ()
-        return tuple(LogFile(f"{MONITOR}.{one}", folder.log(MONITOR, number, one)) for one in streams)
-    known = [one.name for one in group.services]
-    if service not in known:
+        return tuple(LogFile(f"{MONITOR}.{stream}", folder.log(MONITOR, number, stream)) for stream in streams)
+    service_names = [entry.name for entry in group.services]
+    if service not in service_names:
         own = list(job.definition.services)
         why = (
             "its node starts them, and their logs are kept with its runs"
             if service in own
             else "it has no such service"
         )
-        names = ", ".join([*known, *([MONITOR] if document.monitored else [])]) or "none"
+        names = ", ".join([*service_names, *([MONITOR] if document.monitored else [])]) or "none"
         raise UsageError(
             f"job {job.id} has no log of {service!r} here: {why}", code="no-service", try_=f"there is {names}"
         )
-    own_logs = [LogFile(f"{service}.{one}", folder.service_log(group.name, service, one)) for one in ("out", "err")]
-    batch = next((one for one in document.services_of(group.name) if one.service == service), None)
+    own_logs = [
+        LogFile(f"{service}.{stream}", folder.service_log(group.name, service, stream)) for stream in ("out", "err")
+    ]
+    batch = next((plan for plan in document.services_of(group.name) if plan.service == service), None)
     number = ids.get(batch.name, "") if batch is not None else ""
     if batch is None or not number:
         return tuple(own_logs)
     # What held the service says when it was ready and why it ended.
-    held = [LogFile(f"{batch.name} slurm.{one}", folder.log(batch.name, number, one)) for one in ("out", "err")]
+    held = [
+        LogFile(f"{batch.name} slurm.{stream}", folder.log(batch.name, number, stream)) for stream in ("out", "err")
+    ]
     return (*own_logs, *held)
 
 
@@ -225,9 +229,9 @@ def join_metrics(store: Store, folder: SharedFolder, document: SlurmCampaign, te
     _, stored = store.campaign(document.campaign)
     with scratch_folder() as scratch:
         return sum(
-            _join(store, document, one.job, read_job(one, store.runs), metrics, why, there, scratch)
-            for one in stored
-            if one.result is not None
+            _join(store, document, stored_job.job, read_job(stored_job, store.runs), metrics, why, there, scratch)
+            for stored_job in stored
+            if stored_job.result is not None
         )
 
 
@@ -263,7 +267,7 @@ def _join(
     )
     own = scratch / str(job.index)
     own.mkdir()
-    found = {}
+    stored_runs = {}
     for run in bare:
         outcome = RunOutcome(
             run,
@@ -271,7 +275,7 @@ def _join(
             {name: store.artefacts.at_hand(digest) for name, digest in run.files.items()},
         )
         whole = without(outcome, why) if metrics is None else joined(outcome, metrics, whose, own, lives=there)
-        found[run.run_id] = store.keep_run(job.id, whole)
-    runs = tuple(found.get(run.run_id, run) for run in result.runs)
+        stored_runs[run.run_id] = store.keep_run(job.id, whole)
+    runs = tuple(stored_runs.get(run.run_id, run) for run in result.runs)
     store.replace_result(job.id, verdict=result.verdict, result=to_json(replace(result, runs=runs)))
-    return sum(FILE in run.files for run in found.values())
+    return sum(FILE in run.files for run in stored_runs.values())

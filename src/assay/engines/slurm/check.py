@@ -83,18 +83,20 @@ def check(slurm: Slurm, store: Path, *, on_node: bool = False) -> SlurmCheck:
 
 
 def _partitions(slurm: Slurm, facts: ClusterFacts) -> list[str]:
-    known = {one.name: one for one in facts.partitions}
+    partitions = {partition.name: partition for partition in facts.partitions}
     wanted = slurm.partition.split(",") if slurm.partition else []
-    found = [
-        f"there is no partition {name!r}; there is {', '.join(known) or 'none'}" for name in wanted if name not in known
+    problems = [
+        f"there is no partition {name!r}; there is {', '.join(partitions) or 'none'}"
+        for name in wanted
+        if name not in partitions
     ]
-    limits = [(name, known[name].time_limit_s) for name in wanted if name in known]
-    found += [
+    limits = [(name, partitions[name].time_limit_s) for name in wanted if name in partitions]
+    problems += [
         f"time is above the limit of partition {name}"
         for name, limit in limits
         if limit is not None and slurm.time is not None and slurm.time > limit
     ]
-    return found
+    return problems
 
 
 def _folder(folder: Path) -> list[str]:
@@ -111,9 +113,9 @@ def _runtimes() -> str:
     from assay.run.services.containers.contract import version
 
     names = [name for way in RUNTIMES.values() for name in way.programs]
-    found = {name: version(name) for name in names if shutil.which(name)}
+    versions = {name: version(name) for name in names if shutil.which(name)}
     return (
-        ", ".join(f"{name} {version}" for name, version in found.items())
+        ", ".join(f"{name} {version}" for name, version in versions.items())
         or f"none here (looked for {', '.join(names)})"
     )
 
@@ -145,7 +147,7 @@ def _asked_node(slurm: Slurm, folder: Path, scheduler: Scheduler) -> dict[str, s
     number = scheduler.submit(place / "check.sh", comment=f"assay:check:{place.name}")
     try:
         _await(scheduler, number, place, answer)
-        found = {name: str(value) for name, value in json.loads(answer.read_bytes()).items()}
+        facts = {name: str(value) for name, value in json.loads(answer.read_bytes()).items()}
     except (OSError, ValueError) as problem:
         raise MeasureError(
             f"the batch job ran, but its output {answer} is not visible on this machine: {problem}",
@@ -155,7 +157,7 @@ def _asked_node(slurm: Slurm, folder: Path, scheduler: Scheduler) -> dict[str, s
     finally:
         scheduler.cancel([number])
     shutil.rmtree(place, ignore_errors=True)  # kept where something is wrong, for whoever looks into it
-    return found
+    return facts
 
 
 def _await(scheduler: Scheduler, number: str, place: Path, answer: Path) -> None:

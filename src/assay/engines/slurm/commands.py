@@ -85,22 +85,22 @@ class CommandLine:
         """What Slurm tells about jobs, by their key."""
         wanted = set(ids)
         numbers = list(dict.fromkeys(key.partition("_")[0] for key in ids))
-        found = {state.key: state for state in self._queue(numbers)}
-        found = {**{key: state for key, state in self._ended.items() if state.id in numbers}, **found}
-        forgotten = [number for number in numbers if self._is_forgotten(number, wanted, found)]
+        states = {state.key: state for state in self._queue(numbers)}
+        states = {**{key: state for key, state in self._ended.items() if state.id in numbers}, **states}
+        forgotten = [number for number in numbers if self._is_forgotten(number, wanted, states)]
         for state in self._accounted(forgotten) if forgotten else ():
-            found.setdefault(state.key, state)
+            states.setdefault(state.key, state)
         self._asked |= set(forgotten)
-        self._ended |= {key: state for key, state in found.items() if is_final(state.state)}
-        return {key: state for key, state in found.items() if key in wanted or state.id in wanted}
+        self._ended |= {key: state for key, state in states.items() if is_final(state.state)}
+        return {key: state for key, state in states.items() if key in wanted or state.id in wanted}
 
     def find(self, comment_prefix: str, *, work_dir: Path | None = None) -> tuple[BatchState, ...]:
         """Jobs of this user whose comment begins with a text."""
         user = getpass.getuser()
-        found = {state.key: state for state in self._asked_queue([f"--user={user}"])}
+        states = {state.key: state for state in self._asked_queue([f"--user={user}"])}
         for state in self._accounting([f"--user={user}", f"--starttime={_REMEMBERED}"]):
-            found.setdefault(state.key, state)
-        return tuple(state for state in found.values() if _belongs(state, comment_prefix, work_dir))
+            states.setdefault(state.key, state)
+        return tuple(state for state in states.values() if _belongs(state, comment_prefix, work_dir))
 
     def cancel(self, ids: Collection[str]) -> None:
         """End jobs, running or waiting."""
@@ -208,11 +208,11 @@ class CommandLine:
         return said.out
 
     def _run(self, words: Sequence[str], environ: Mapping[str, str] | None = None) -> _Said:
-        known = _clean(os.environ) if environ is None else environ
+        variables = _clean(os.environ) if environ is None else environ
         try:
             done = subprocess.run(
                 words,
-                env={**known, "SLURM_TIME_FORMAT": "%s"},
+                env={**variables, "SLURM_TIME_FORMAT": "%s"},
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=self.patience_s,
@@ -279,7 +279,7 @@ def _refused(who: str, said: _Said, at: str = "") -> MeasureError:
 
 def _remedy(words: str) -> str:
     """What to change after a refusal that is known."""
-    known = {
+    remedies = {
         "partition": "place.slurm.partition",
         "account": "place.slurm.account",
         "qos": "place.slurm.qos",
@@ -294,8 +294,8 @@ def _remedy(words: str) -> str:
         "reservation": "place.slurm.reservation",
         "unrecognized option": "place.slurm.options",
     }
-    found = next((key for word, key in known.items() if word in words.lower()), "place.slurm")
-    return f"change {found}; `assay clusters check` lists partitions, limits and GPUs"
+    setting = next((key for word, key in remedies.items() if word in words.lower()), "place.slurm")
+    return f"change {setting}; `assay clusters check` lists partitions, limits and GPUs"
 
 
 def _number(text: str | None) -> int | None:

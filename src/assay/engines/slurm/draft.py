@@ -57,15 +57,15 @@ def cluster(name: str) -> Slurm:
     Raises:
         UsageError: if there is none of that name.
     """
-    known = clusters()
-    if name not in known:
+    registry = clusters()
+    if name not in registry:
         raise UsageError(
-            f"no cluster is called {name!r}" + (f" (there is {', '.join(known)})" if known else ""),
+            f"no cluster is called {name!r}" + (f" (there is {', '.join(registry)})" if registry else ""),
             code="no-cluster",
             at=str(registry_file()),
             try_=f"assay clusters add {name} --set partition=NAME",
         )
-    return known[name]
+    return registry[name]
 
 
 def resolved(slurm: Slurm | None) -> Slurm:
@@ -73,9 +73,9 @@ def resolved(slurm: Slurm | None) -> Slurm:
     own = slurm or Slurm()
     if own.cluster is None:
         return own
-    known = merged(cluster(own.cluster), own)
+    settings = merged(cluster(own.cluster), own)
     base = cluster(own.cluster).each
-    return known.model_copy(update={"each": {**base, **own.each}}) if base else known
+    return settings.model_copy(update={"each": {**base, **own.each}}) if base else settings
 
 
 def add(name: str, section: Mapping[str, JsonValue]) -> Slurm:
@@ -86,9 +86,9 @@ def add(name: str, section: Mapping[str, JsonValue]) -> Slurm:
     """
     if not name or not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
         raise UsageError(f"{name!r} is no name for a cluster: letters, digits, _ . and - only", code="name")
-    found = _section(name, section)
+    slurm = _section(name, section)
     _write({**_read(), name: dict(section)})
-    return found
+    return slurm
 
 
 def remove(name: str) -> None:
@@ -98,7 +98,7 @@ def remove(name: str) -> None:
         UsageError: if there is none of that name.
     """
     cluster(name)
-    _write({known: section for known, section in _read().items() if known != name})
+    _write({other: section for other, section in _read().items() if other != name})
 
 
 def _read() -> dict[str, dict[str, JsonValue]]:
@@ -121,7 +121,7 @@ def _read() -> dict[str, dict[str, JsonValue]]:
 def _section(name: str, section: Mapping[str, JsonValue]) -> Slurm:
     at = f"{registry_file()}: {name}"
     try:
-        found = Slurm.model_validate_json(json.dumps(section))
+        slurm = Slurm.model_validate_json(json.dumps(section))
     except ValidationError as invalid:
         first = invalid.errors()[0]
         place = ".".join(map(str, first["loc"]))
@@ -131,11 +131,11 @@ def _section(name: str, section: Mapping[str, JsonValue]) -> Slurm:
             at=at,
             try_="use the keys of place.slurm; `assay schema` lists them",
         ) from None
-    if found.cluster is not None:
+    if slurm.cluster is not None:
         raise UsageError("a cluster cannot name another cluster", code="cluster", at=at, try_="remove the key cluster")
-    if found.has_open_token:
+    if slurm.has_open_token:
         raise UsageError("rest_token holds the token itself", code="secret", at=at, try_="write ${env:SLURM_JWT}")
-    return found
+    return slurm
 
 
 def _write(sections: Mapping[str, Mapping[str, JsonValue]]) -> None:

@@ -185,7 +185,7 @@ class SlurmEngine:
         if time.monotonic() >= self._monitor_until_s:
             self.tell(f"the monitor has not ended within {_MONITOR_S:g} s; what it wrote out until now is kept")
             return True
-        monitor = next(one for one in self.document.batches if one.role == "monitor")
+        monitor = next(batch for batch in self.document.batches if batch.role == "monitor")
         return self._look().is_over(monitor)
 
     def tear_down(self) -> str:
@@ -215,11 +215,11 @@ class SlurmEngine:
             silence = problem.problem.message
         self._read_progress(jobs)
         notes: dict[str, str] = {}
-        found = {index: self._status(job, batches, notes) for index, job in jobs.items()}
+        statuses = {index: self._status(job, batches, notes) for index, job in jobs.items()}
         if batches is not None:
             self._care_for_services(batches, notes)
             self._dismiss(batches)
-        return Snapshot({index: one for index, one in found.items() if one is not None}, notes, silence)
+        return Snapshot({index: status for index, status in statuses.items() if status is not None}, notes, silence)
 
     def fetch(self, job: Job, ended: FinishedJob) -> Termination:
         """The shared folder has the files already."""
@@ -237,7 +237,7 @@ class SlurmEngine:
             return
         self._progress_s = time.monotonic()
         read = {index: read_progress(self.folder.progress(index)) for index in jobs if self._last.is_running(index)}
-        self._progress = {index: one for index, one in read.items() if one is not None}
+        self._progress = {index: progress for index, progress in read.items() if progress is not None}
 
     def _status(self, job: Job, batches: CampaignBatches | None, notes: dict[str, str]) -> JobStatus | None:
         now_s = time.monotonic()
@@ -270,7 +270,7 @@ class SlurmEngine:
 
     def _judge_waiting(self, state: BatchState, notes: dict[str, str]) -> None:
         """A job on hold waits for a person; one that can never run is taken out, and says why."""
-        batch = next((one for one in self.document.batches if self._ids.get(one.name) == state.id), None)
+        batch = next((plan for plan in self.document.batches if self._ids.get(plan.name) == state.id), None)
         reason = failure_of(state, batch.batch) if batch is not None else None
         if reason is None:
             self._doomed.pop(state.key, None)
@@ -284,24 +284,27 @@ class SlurmEngine:
 
     def _care_for_services(self, batches: CampaignBatches, notes: dict[str, str]) -> None:
         """Say which services are ready; one whose batch job is gone, and that could not say so, is not waited for."""
-        for one in self.document.batches:
-            if one.role != "service":
+        for batch in self.document.batches:
+            if batch.role != "service":
                 continue
-            if one.name not in self._announced and (note := _service_note(self.folder, one, self._ids)):
-                self._announced.add(one.name)
-                notes[one.name] = note
-            if one.group in self._ended_groups or self.folder.stop(one.group).exists():
+            if batch.name not in self._announced and (note := _service_note(self.folder, batch, self._ids)):
+                self._announced.add(batch.name)
+                notes[batch.name] = note
+            if batch.group in self._ended_groups or self.folder.stop(batch.group).exists():
                 continue
-            for state in batches.of(one):
+            for state in batches.of(batch):
                 if state.state in WAITING:
                     self._judge_waiting(state, notes)
-            reason = self._doomed.get(self._ids.get(one.name, "")) or batches.service_failure(one)
-            there = self.folder.failed_service(one.group, one.service).is_file()
-            if reason is not None and batches.is_over(one) and not there:
+            reason = self._doomed.get(self._ids.get(batch.name, "")) or batches.service_failure(batch)
+            there = self.folder.failed_service(batch.group, batch.service).is_file()
+            if reason is not None and batches.is_over(batch) and not there:
                 problem = Problem(
-                    reason.code, f"the service {one.service}: {reason.message}", f"services.{one.service}", reason.try_
+                    reason.code,
+                    f"the service {batch.service}: {reason.message}",
+                    f"services.{batch.service}",
+                    reason.try_,
                 )
-                publish_failure(self.folder, one.group, one.service, problem)
+                publish_failure(self.folder, batch.group, batch.service, problem)
         path = self.folder.service(MONITOR, MONITOR)
         if self.document.monitored and MONITOR not in self._announced and path.is_file():
             self._announced.add(MONITOR)
@@ -310,25 +313,25 @@ class SlurmEngine:
     def _dismiss(self, batches: CampaignBatches) -> None:
         """Take a batch job `end` out of the queue where the services were seen to end without it."""
         for name in list(self._ending):
-            if not all(batches.is_over(one) for one in self.document.services_of(name)):
+            if not all(batches.is_over(batch) for batch in self.document.services_of(name)):
                 continue
             self._ending.discard(name)
-            ends = [one for one in self.document.batches if one.role == "end" and one.group == name]
+            ends = [batch for batch in self.document.batches if batch.role == "end" and batch.group == name]
             self.scheduler.cancel(
-                [self._ids[one.name] for one in ends if one.name in self._ids and not batches.is_over(one)]
+                [self._ids[batch.name] for batch in ends if batch.name in self._ids and not batches.is_over(batch)]
             )
 
 
 def _service_note(folder: SharedFolder, one: BatchPlan, ids: Mapping[str, str]) -> str:
     """What a service says about itself; empty while it is not ready."""
     try:
-        found = read_published(folder, one.group, one.service)
+        record = read_published(folder, one.group, one.service)
     except AssayError as failure:
         return f"the service {one.service} failed: {failure.problem.message}"
-    if found is None:
+    if record is None:
         return ""
-    at = f"{found.node}, {found.base_url}" if found.node else found.base_url
-    lasted, number = f"{found.start_to_ready_s:.1f} s after its start", ids.get(one.name, "?")
+    at = f"{record.node}, {record.base_url}" if record.node else record.base_url
+    lasted, number = f"{record.start_to_ready_s:.1f} s after its start", ids.get(one.name, "?")
     return f"the service {one.service} is ready on {at}, {lasted} (batch job {number})"
 
 

@@ -195,10 +195,10 @@ class SlurmCampaign:
     schema: Literal["assay.cluster/1"] = "assay.cluster/1"
 
     def group(self, name: str) -> Group:
-        return next(one for one in self.groups if one.name == name)
+        return next(group for group in self.groups if group.name == name)
 
     def place_of(self, index: int) -> tuple[Group, int]:
-        group = next(one for one in self.groups if index in one.jobs)
+        group = next(candidate for candidate in self.groups if index in candidate.jobs)
         return group, group.jobs.index(index)
 
     def places(self) -> dict[int, tuple[Group, int]]:
@@ -207,11 +207,11 @@ class SlurmCampaign:
 
     def batch_of(self, group: str) -> BatchPlan:
         """The sbatch that runs the jobs of a group."""
-        return next(one for one in self.batches if one.group == group and one.role in ("jobs", "steps"))
+        return next(batch for batch in self.batches if batch.group == group and batch.role in ("jobs", "steps"))
 
     def services_of(self, group: str) -> tuple[BatchPlan, ...]:
         """The sbatches that hold the services of a group."""
-        return tuple(one for one in self.batches if one.group == group and one.role == "service")
+        return tuple(batch for batch in self.batches if batch.group == group and batch.role == "service")
 
 
 def read_document(folder: SharedFolder) -> SlurmCampaign:
@@ -268,10 +268,10 @@ def remove_folder(store: Path, campaign: str) -> str:
 
 def _removed(folder: SharedFolder, campaign: str) -> str:
     try:
-        found = read_document(folder).campaign
+        owner = read_document(folder).campaign
     except AssayError:
-        found = ""
-    if found != campaign:  # nothing is removed of which nobody knows what it is
+        owner = ""
+    if owner != campaign:  # nothing is removed of which nobody knows what it is
         return f"left {folder.path}: it does not say that it is this campaign's"
     try:
         shutil.rmtree(folder.path)

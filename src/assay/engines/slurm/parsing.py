@@ -48,7 +48,7 @@ def queue_states(text: str) -> tuple[BatchState, ...]:
 
 def account_states(text: str) -> tuple[BatchState, ...]:
     """What sacct says: one state for each job or task, with the most memory that a step of it used."""
-    found: dict[str, list[BatchState]] = {}
+    lives: dict[str, list[BatchState]] = {}
     memory: dict[str, int] = {}
     for row in _rows(text, ACCOUNT_FIELDS, "sacct"):
         match = _ID.match(row["JobID"])
@@ -60,8 +60,8 @@ def account_states(text: str) -> tuple[BatchState, ...]:
             memory[key] = max(used, memory.get(key, 0))
         if match["step"] is None:
             for state in _account_states(row, match):
-                found.setdefault(state.key, []).append(state)
-    return tuple(replace(_last(states), memory_max_bytes=memory.get(key)) for key, states in found.items())
+                lives.setdefault(state.key, []).append(state)
+    return tuple(replace(_last(states), memory_max_bytes=memory.get(key)) for key, states in lives.items())
 
 
 def completion_states(text: str, tasks: Mapping[str, tuple[str, int]]) -> tuple[BatchState, ...]:
@@ -99,10 +99,10 @@ def completion_states(text: str, tasks: Mapping[str, tuple[str, int]]) -> tuple[
 
 def partitions(text: str) -> tuple[Partition, ...]:
     """What sinfo says, put together for each partition."""
-    found: dict[str, list[dict[str, str]]] = {}
+    by_partition: dict[str, list[dict[str, str]]] = {}
     for row in _rows(text, INFO_FIELDS, "sinfo"):
-        found.setdefault(row["%R"], []).append(row)
-    return tuple(_partition(name, rows) for name, rows in found.items())
+        by_partition.setdefault(row["%R"], []).append(row)
+    return tuple(_partition(name, rows) for name, rows in by_partition.items())
 
 
 def indexes(text: str) -> Iterator[int]:
@@ -198,7 +198,7 @@ def _account_states(row: Mapping[str, str], match: re.Match[str]) -> Iterator[Ba
     state, reason = _word(row["State"])
     code, signal = _exit(row["ExitCode"])
     # The reason is the last for which it waited: it tells nothing about the end of a job that ran.
-    told = "" if row["Reason"] == "None" or moment(row["Start"]) else row["Reason"]
+    wait_reason = "" if row["Reason"] == "None" or moment(row["Start"]) else row["Reason"]
     nodes = "" if row["NodeList"] == "None assigned" else row["NodeList"]
     for index in tasks:
         yield BatchState(
@@ -206,7 +206,7 @@ def _account_states(row: Mapping[str, str], match: re.Match[str]) -> Iterator[Ba
             index,
             row["JobName"],
             state,
-            reason or told,
+            reason or wait_reason,
             nodes,
             code,
             signal,
@@ -226,7 +226,11 @@ def _account_states(row: Mapping[str, str], match: re.Match[str]) -> Iterator[Ba
 def _last(states: list[BatchState]) -> BatchState:
     """The latest life of a job, and how many came before: accounting keeps one for each time it was put back."""
     *before, last = states
-    again = [one for one in before if one.state in _PUT_BACK and (one.name, one.work_dir) == (last.name, last.work_dir)]
+    again = [
+        state
+        for state in before
+        if state.state in _PUT_BACK and (state.name, state.work_dir) == (last.name, last.work_dir)
+    ]
     return replace(last, requeues=len(again))
 
 

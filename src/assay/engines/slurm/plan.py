@@ -94,8 +94,8 @@ def _is_shared(job: Job, slurm: Slurm) -> bool:
 
 
 def _in_turn(groups: Sequence[Group]) -> list[Group]:
-    before = ["", *(one.name for one in groups)]
-    return [replace(one, after=name) for one, name in zip(groups, before, strict=False)]
+    before = ["", *(group.name for group in groups)]
+    return [replace(group, after=name) for group, name in zip(groups, before, strict=False)]
 
 
 def _arrays(slurm: Slurm, jobs: Sequence[Job], most: int) -> Iterable[Group]:
@@ -168,7 +168,7 @@ def _as_steps(slurm: Slurm, group: Group) -> Group:
     batch = _plain(slurm).model_copy(update={"nodes": nodes, "tasks": slurm.tasks or nodes})
     # Any step may come to any node, so that each node must have what the largest of them asks for.
     steps = [(group.batch, group.needs), *((service.batch, service.needs) for service in group.services)]
-    needs = largest(one for own, needed in steps for one in (needed, _asked(own)))
+    needs = largest(need for own, needed in steps for need in (needed, _asked(own)))
     directives(batch, needs)
     return replace(group, kind="steps", batch=batch, needs=needs)
 

@@ -72,25 +72,25 @@ class Rest:
         """What Slurm tells about jobs, by their key."""
         wanted = set(ids)
         numbers = list(dict.fromkeys(key.partition("_")[0] for key in ids))
-        found = {key: state for key, state in self._ended.items() if state.id in numbers}
+        states = {key: state for key, state in self._ended.items() if state.id in numbers}
         for number in numbers:
-            known = documents.job_states(self._ask("GET", "slurm", f"job/{number}", gone={}))
-            found |= {state.key: state for state in known}
-            if not any(state.id == number for state in found.values()) and self._interface()[1]:
-                told = documents.account_states(self._ask("GET", "slurmdb", f"job/{number}", gone={}))
-                found |= {state.key: state for state in told}
-        self._ended |= {key: state for key, state in found.items() if is_final(state.state)}
-        return {key: state for key, state in found.items() if key in wanted or state.id in wanted}
+            current = documents.job_states(self._ask("GET", "slurm", f"job/{number}", gone={}))
+            states |= {state.key: state for state in current}
+            if not any(state.id == number for state in states.values()) and self._interface()[1]:
+                accounted = documents.account_states(self._ask("GET", "slurmdb", f"job/{number}", gone={}))
+                states |= {state.key: state for state in accounted}
+        self._ended |= {key: state for key, state in states.items() if is_final(state.state)}
+        return {key: state for key, state in states.items() if key in wanted or state.id in wanted}
 
     def find(self, comment_prefix: str, *, work_dir: Path | None = None) -> tuple[BatchState, ...]:
         """Jobs whose comment begins with a text."""
-        found = {state.key: state for state in documents.job_states(self._ask("GET", "slurm", "jobs", gone={}))}
+        states = {state.key: state for state in documents.job_states(self._ask("GET", "slurm", "jobs", gone={}))}
         if self._interface()[1]:
-            told = documents.account_states(self._ask("GET", "slurmdb", f"jobs?users={self.user}", gone={}))
-            found = {**{state.key: state for state in told}, **found}
+            accounted = documents.account_states(self._ask("GET", "slurmdb", f"jobs?users={self.user}", gone={}))
+            states = {**{state.key: state for state in accounted}, **states}
         return tuple(
             state
-            for state in found.values()
+            for state in states.values()
             if (state.comment.startswith(comment_prefix) if state.comment else state.work_dir == str(work_dir))
         )
 
@@ -101,14 +101,14 @@ class Rest:
 
     def check(self) -> ClusterFacts:
         _, accounting = self._interface()
-        told = self._ask("GET", "slurm", "partitions")
+        partitions = self._ask("GET", "slurm", "partitions")
         nodes = self._ask("GET", "slurm", "nodes")
-        about = told.get("meta") or {}
+        about = partitions.get("meta") or {}
         about = about.get("slurm") or about.get("Slurm") or {}
         return ClusterFacts(
             version=str(about.get("release") or ""),
             name=str(about.get("cluster") or ""),
-            partitions=documents.partitions(told, nodes),
+            partitions=documents.partitions(partitions, nodes),
             accounting="slurmdbd" if accounting else "",
             why_no_accounting="" if accounting else "slurmrestd offers no slurmdb",
         )
@@ -122,9 +122,9 @@ class Rest:
         return taken.pop() if len(taken) == 1 else ""
 
     def _variables(self) -> Mapping[str, str]:
-        known = os.environ if self.environ is None else self.environ
-        wanted = _SENT if self.environ is None else tuple(known)
-        return {name: known[name] for name in wanted if name in known} or {"PATH": os.defpath}
+        environ = os.environ if self.environ is None else self.environ
+        wanted = _SENT if self.environ is None else tuple(environ)
+        return {name: environ[name] for name in wanted if name in environ} or {"PATH": os.defpath}
 
     def _interface(self) -> tuple[int, bool]:
         """The newest version that slurmrestd speaks, and whether it speaks for accounting."""

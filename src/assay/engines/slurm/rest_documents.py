@@ -73,17 +73,17 @@ def job_states(document: Mapping[str, Any]) -> tuple[BatchState, ...]:
 
 def account_states(document: Mapping[str, Any]) -> tuple[BatchState, ...]:
     """What slurmrestd says of jobs that accounting remembers: the latest life of each."""
-    found: dict[str, BatchState] = {}
+    states: dict[str, BatchState] = {}
     for job in document.get("jobs") or ():
         state = _account_state(job)
-        before = found.get(state.key)
+        before = states.get(state.key)
         again = None if before is None else (before.requeues or 0) + 1
-        found[state.key] = state if again is None else replace(state, requeues=again)
-    return tuple(found.values())
+        states[state.key] = state if again is None else replace(state, requeues=again)
+    return tuple(states.values())
 
 
 def partitions(document: Mapping[str, Any], nodes: Mapping[str, Any]) -> tuple[Partition, ...]:
-    return tuple(_partition(one, nodes.get("nodes") or ()) for one in document.get("partitions") or ())
+    return tuple(_partition(partition, nodes.get("nodes") or ()) for partition in document.get("partitions") or ())
 
 
 def complaints(document: object) -> str:
@@ -112,7 +112,11 @@ def _field(name: str, value: str, *, plain: bool) -> dict[str, Any]:
     if name == "nodes" and value.isdigit():
         return {"nodes": [int(value), int(value)] if plain else value}
     if name == "gres":
-        return {"gres": value} if plain else {"tres_per_node": ",".join(f"gres/{one}" for one in value.split(","))}
+        return (
+            {"gres": value}
+            if plain
+            else {"tres_per_node": ",".join(f"gres/{resource}" for resource in value.split(","))}
+        )
     if name == "exclusive" and not value:
         return {"exclusive": "true"} if plain else {"shared": ["none"]}
     raise UsageError(
@@ -195,12 +199,12 @@ def _account_state(job: Mapping[str, Any]) -> BatchState:
 
 def _memory(job: Mapping[str, Any]) -> int | None:
     used = [
-        _number(one.get("count"))
+        _number(resource.get("count"))
         for step in job.get("steps") or ()
-        for one in ((step.get("tres") or {}).get("requested") or {}).get("max") or ()
-        if one.get("type") == "mem"
+        for resource in ((step.get("tres") or {}).get("requested") or {}).get("max") or ()
+        if resource.get("type") == "mem"
     ]
-    return max((one for one in used if one is not None), default=None)
+    return max((amount for amount in used if amount is not None), default=None)
 
 
 def _partition(one: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> Partition:

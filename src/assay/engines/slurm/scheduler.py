@@ -408,12 +408,12 @@ def _boot_fail(state: BatchState, _asked: Batch) -> FailureReason:
 
 def _failed(state: BatchState, _asked: Batch) -> FailureReason:
     how = f"signal {state.signal}" if state.signal else f"exit code {state.exit_code}"
-    told = "" if state.exit_code is None and state.signal is None else f" with {how}"
+    ending = "" if state.exit_code is None and state.signal is None else f" with {how}"
     reason = f" ({state.reason})" if state.reason and state.reason not in ("None", "NonZeroExitCode") else ""
     word = "ended" if state.state == "COMPLETED" else f"is {state.state}"
     return FailureReason(
         "slurm-failed",
-        f"the batch job {state.key} {word}{_where(state)}{told}{reason}",
+        f"the batch job {state.key} {word}{_where(state)}{ending}{reason}",
         "look into its log with `assay logs`; a module or a line of the prologue may have failed on the node",
     )
 

@@ -47,8 +47,8 @@ def directives(batch: Batch, needs: Needs) -> tuple[str, ...]:
 
 def largest(needs: Iterable[Needs]) -> Needs:
     """The most that any of several jobs needs, of what Slurm hands out."""
-    known = tuple(needs)
-    most = {name: [value for one in known if (value := getattr(one, name)) is not None] for name in _COUNTED}
+    all_needs = tuple(needs)
+    most = {name: [value for need in all_needs if (value := getattr(need, name)) is not None] for name in _COUNTED}
     return Needs().model_copy(update={name: max(values) for name, values in most.items() if values})
 
 
@@ -200,9 +200,9 @@ class Script:
         return lines + [f"export {_named(name)}={shlex.quote(_one_line(value))}" for name, value in self.env.items()]
 
     def _commands(self) -> list[str]:
-        commands = [one if isinstance(one, ScriptCommand) else ScriptCommand(tuple(one)) for one in self.words]
-        lines = [_shown(one.words) + (" &" if one.background else "") for one in commands]
-        if any(one.background for one in commands):
+        commands = [entry if isinstance(entry, ScriptCommand) else ScriptCommand(tuple(entry)) for entry in self.words]
+        lines = [_shown(command.words) + (" &" if command.background else "") for command in commands]
+        if any(command.background for command in commands):
             return ["trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT", *lines]
         # The last takes the shell's place, so that Slurm's signals reach it and its exit status is the job's.
         return [*lines[:-1], f"exec {lines[-1]}"]

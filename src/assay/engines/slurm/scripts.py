@@ -90,17 +90,17 @@ def contained(one: BatchPlan, slurm: Slurm, folder: SharedFolder, base: Path) ->
     box = replace(box, mounts={str(place): str(place) for place in places})
     # Every task of an array would have the same name, and two of them may share a node.
     words = _unnamed(way.words(box), box.name)
-    kept = str(cache) if there else _OWN_CACHE
-    return ContainerCommand(tuple(words), (f"export ASSAY_CACHE={shlex.quote(kept)}", *_prologue(box)))
+    cache_path = str(cache) if there else _OWN_CACHE
+    return ContainerCommand(tuple(words), (f"export ASSAY_CACHE={shlex.quote(cache_path)}", *_prologue(box)))
 
 
 def _places(folders: Iterable[Path]) -> list[Path]:
     """Folders that are there, without those that lie inside of another."""
-    found: list[Path] = []
-    for folder in sorted(dict.fromkeys(folders), key=lambda one: len(one.parts)):
-        if folder.is_dir() and not any(folder.is_relative_to(other) for other in found):
-            found.append(folder)
-    return found
+    places: list[Path] = []
+    for folder in sorted(dict.fromkeys(folders), key=lambda path: len(path.parts)):
+        if folder.is_dir() and not any(folder.is_relative_to(other) for other in places):
+            places.append(folder)
+    return places
 
 
 def _prologue(box: Container) -> tuple[str, ...]:
@@ -115,8 +115,8 @@ def _prologue(box: Container) -> tuple[str, ...]:
 
 
 def _no_place(image: str, missing: Sequence[Path], at: str) -> UsageError:
-    names = " ".join(str(one) for one in missing)
-    made = " ".join(shlex.quote(f"{image}{one}") for one in missing)
+    names = " ".join(str(path) for path in missing)
+    made = " ".join(shlex.quote(f"{image}{path}") for path in missing)
     tip = f"mkdir -p {made}" if Path(image).is_dir() else f"make {names} in it before it is packed"
     return UsageError(
         f"the image {image} has no folder {names}, and charliecloud makes none in an image",
@@ -158,12 +158,12 @@ class ScriptContext:
 
 def plan_batches(making: ScriptContext) -> tuple[BatchPlan, ...]:
     """Every sbatch of the campaign, each with what it waits for."""
-    found = list(_groups(making))
+    batches = list(_groups(making))
     if not making.monitored:
-        return tuple(found)
+        return tuple(batches)
     monitor = BatchPlan(MONITOR, "monitor", MONITOR, monitor_batch(making))
-    watched = [replace(one, after=(*one.after, BatchDependency("after", (MONITOR,)))) for one in found]
-    last = tuple(one.name for one in found if one.role != "service")
+    watched = [replace(batch, after=(*batch.after, BatchDependency("after", (MONITOR,)))) for batch in batches]
+    last = tuple(batch.name for batch in batches if batch.role != "service")
     return (
         monitor,
         *watched,
@@ -185,8 +185,8 @@ def monitor_batch(making: ScriptContext) -> Batch:
 
 def _limit(facts: ClusterFacts, partition: str | None) -> float | None:
     names = partition.split(",") if partition else []
-    used = [one for one in facts.partitions if (one.name in names if names else one.default)]
-    limits = [one.time_limit_s for one in used if one.time_limit_s is not None]
+    used = [candidate for candidate in facts.partitions if (candidate.name in names if names else candidate.default)]
+    limits = [candidate.time_limit_s for candidate in used if candidate.time_limit_s is not None]
     return min(limits) if limits else None
 
 
@@ -200,12 +200,17 @@ def _groups(making: ScriptContext) -> Iterator[BatchPlan]:
             continue
         services = [
             BatchPlan(
-                f"{group.name}-{one.name}", "service", group.name, _asked(one.batch, one.needs), one.name, after=before
+                f"{group.name}-{service.name}",
+                "service",
+                group.name,
+                _asked(service.batch, service.needs),
+                service.name,
+                after=before,
             )
-            for one in group.services
+            for service in group.services
         ]
         yield from services
-        begun = (BatchDependency("after", tuple(one.name for one in services)),) if services else ()
+        begun = (BatchDependency("after", tuple(batch.name for batch in services)),) if services else ()
         yield BatchPlan(
             group.name,
             "jobs",
@@ -355,11 +360,11 @@ def write_scripts(making: ScriptContext, batches: Sequence[BatchPlan]) -> None:
         UsageError: for a value that no script can carry.
         StoreError: if the folder cannot be written.
     """
-    for one in batches:
-        making.folder.write_script(one.name, script_of(one, making).text())
+    for batch in batches:
+        making.folder.write_script(batch.name, script_of(batch, making).text())
 
 
 def variables(lock: str | None, *, control: bool) -> dict[str, str]:
     """What the nodes must know of how `assay run` was called."""
-    found = {"ASSAY_LOCK": lock} if lock and os.environ.get("ASSAY_LOCK") != lock else {}
-    return found if control else {**found, "ASSAY_CONTROL": "off"}
+    variables = {"ASSAY_LOCK": lock} if lock and os.environ.get("ASSAY_LOCK") != lock else {}
+    return variables if control else {**variables, "ASSAY_CONTROL": "off"}

@@ -79,20 +79,20 @@ def submit_all(
     Raises:
         MeasureError: if Slurm refuses one or does not answer, or the campaign was cancelled; what was submitted stays.
     """
-    known = read_submitted(folder)
-    if known.complete:
-        return known.ids
-    ids = {**known.ids, **_found_again(folder, document, scheduler, known, tell, sleep)}
+    submitted = read_submitted(folder)
+    if submitted.complete:
+        return submitted.ids
+    ids = {**submitted.ids, **_found_again(folder, document, scheduler, submitted, tell, sleep)}
     _forget_abandoned(folder, document, ids, tell)
-    for one in document.batches:
-        if one.name not in ids:
+    for batch in document.batches:
+        if batch.name not in ids:
             if read_submitted(folder).cancelled:
                 raise MeasureError(
                     f"campaign {document.campaign} was cancelled while it was submitted",
                     code="cancelled",
                     try_="run it again",
                 )
-            ids[one.name] = _submit(folder, document, one, ids, scheduler)
+            ids[batch.name] = _submit(folder, document, batch, ids, scheduler)
     folder.note({"event": _ALL, "at": time.time()})
     return ids
 
@@ -101,14 +101,14 @@ def _forget_abandoned(
     folder: SharedFolder, document: SlurmCampaign, ids: dict[str, str], tell: Callable[[str], None]
 ) -> None:
     """Let what ended because nobody went on with the submission be submitted again."""
-    for one in document.batches:
-        named = (one.group, one.service or one.name)
-        may = one.role == "monitor" or (one.role == "service" and one.group not in ids)
-        if one.name in ids and may and _is_abandoned(folder, *named):
-            tell(f"{one.name} did not wait for the rest of the submission: submitting it again")
+    for batch in document.batches:
+        named = (batch.group, batch.service or batch.name)
+        may = batch.role == "monitor" or (batch.role == "service" and batch.group not in ids)
+        if batch.name in ids and may and _is_abandoned(folder, *named):
+            tell(f"{batch.name} did not wait for the rest of the submission: submitting it again")
             folder.failed_service(*named).unlink(missing_ok=True)
             folder.service(*named).unlink(missing_ok=True)
-            del ids[one.name]
+            del ids[batch.name]
 
 
 def _is_abandoned(folder: SharedFolder, group: str, name: str) -> bool:
@@ -146,19 +146,19 @@ def _found_again(
     if late_s > 0:
         tell(f"the last submission was cut off; waiting {late_s:.0f} s until Slurm must know it")
         sleep(min(late_s, SETTLE_S))
-    found: dict[str, str] = {}
+    numbers: dict[str, str] = {}
     spare: set[str] = set()
     # Also those without any line: a shared folder may lose the last that was written.
-    missing = {one.name for one in document.batches} - set(known.ids)
+    missing = {batch.name for batch in document.batches} - set(known.ids)
     for state in all_of(folder, document.campaign, scheduler):
         name = name_of(state, document.campaign)
-        if name in missing and found.setdefault(name, state.id) != state.id:
+        if name in missing and numbers.setdefault(name, state.id) != state.id:
             spare.add(state.id)
     if spare:
         scheduler.cancel(sorted(spare))
-    for name, number in found.items():
+    for name, number in numbers.items():
         folder.note({"name": name, "id": number, "at": time.time(), "found": True})
-    return found
+    return numbers
 
 
 def all_of(folder: SharedFolder, campaign: str, scheduler: Scheduler) -> tuple[BatchState, ...]:
@@ -186,7 +186,7 @@ def ask_all_to_end(folder: SharedFolder, document: SlurmCampaign) -> None:
 
 def left(folder: SharedFolder, document: SlurmCampaign, scheduler: Scheduler) -> list[BatchState]:
     """The batch jobs of a campaign that have not ended."""
-    return [one for one in all_of(folder, document.campaign, scheduler) if not is_final(one.state)]
+    return [state for state in all_of(folder, document.campaign, scheduler) if not is_final(state.state)]
 
 
 def take_out(
@@ -204,7 +204,7 @@ def take_out(
     """
     until_s = time.monotonic() + within_s
     while True:
-        ids = {one.id for one in _patiently(lambda: left(folder, document, scheduler), sleep)}
+        ids = {state.id for state in _patiently(lambda: left(folder, document, scheduler), sleep)}
         if not ids or time.monotonic() >= until_s:
             return tuple(sorted(ids))
         scheduler.cancel(sorted(ids))
@@ -215,16 +215,16 @@ def take_out(
 
 def _alive(scheduler: Scheduler, ids: Collection[str], sleep: Callable[[float], None]) -> bool:
     states = _patiently(lambda: scheduler.states(ids), sleep)
-    return any(not is_final(one.state) for one in states.values())
+    return any(not is_final(state.state) for state in states.values())
 
 
 def _let_end(document: SlurmCampaign, ids: Mapping[str, str], scheduler: Scheduler) -> None:
     """Give services the time to end in good order, as they were asked to."""
-    held = [ids[one.name] for one in document.batches if one.role == "service" and one.name in ids]
+    held = [ids[batch.name] for batch in document.batches if batch.role == "service" and batch.name in ids]
     until_s = time.monotonic() + GRACE_S
     while held and time.monotonic() < until_s:
         states = scheduler.states(held).values()
-        if not any(one.state not in WAITING and not is_final(one.state) for one in states):
+        if not any(state.state not in WAITING and not is_final(state.state) for state in states):
             return
         time.sleep(_LOOK_S)
 

@@ -97,14 +97,14 @@ class Accelerator:
 
     def facts(self) -> dict[str, JsonValue]:
         """What decides the sizes."""
-        known: dict[str, JsonValue | None] = {
+        facts: dict[str, JsonValue | None] = {
             "device": self.name,
             "last_level_cache_bytes": self.cache,
             "free_bytes": self.free(),
             "capability": self.capability(),
             "clock": "events of the device" if isinstance(self.timer, EventTimer) else "the clock of the host",
         }
-        return {name: value for name, value in known.items() if value is not None}
+        return {name: value for name, value in facts.items() if value is not None}
 
     def _cache(self) -> int | None:
         if self.kind == "cuda":

@@ -71,20 +71,20 @@ def processor(threads: int | None) -> Processor:
 
 
 def measure(wish: BenchOptions, tell: Tell, machine: Processor | None = None) -> Measurements:
-    known = machine or processor(wish.threads)
-    bench = _Bench(wish, known)
+    target = machine or processor(wish.threads)
+    bench = _Bench(wish, target)
     wanted = wish.tests or ALL
     done: list[BenchOutcome] = []
     for place, name in enumerate(wanted):
         tell(place / len(wanted), name)
         done += bench.test(name)
     facts: dict[str, JsonValue] = {
-        "cores": len(known.cpus),
-        "cpus": list(known.cpus),
-        "last_level_cache_bytes": known.cache,
+        "cores": len(target.cpus),
+        "cpus": list(target.cpus),
+        "last_level_cache_bytes": target.cache,
         "blas": blas(),
     }
-    return Measurements(tuple(done), bench.bare, {"cpu": len(known.cpus)}, facts)
+    return Measurements(tuple(done), bench.bare, {"cpu": len(target.cpus)}, facts)
 
 
 def blas() -> JsonValue:
@@ -92,9 +92,9 @@ def blas() -> JsonValue:
     import numpy as np
 
     built = np.show_config(mode="dicts") or {}
-    found = built.get("Build Dependencies", {}).get("blas", {})
-    told = {name: str(found[name]) for name in ("name", "version") if found.get(name)}
-    return {"numpy": np.__version__, **told}
+    blas = built.get("Build Dependencies", {}).get("blas", {})
+    versions = {name: str(blas[name]) for name in ("name", "version") if blas.get(name)}
+    return {"numpy": np.__version__, **versions}
 
 
 class _Bench:
@@ -173,8 +173,8 @@ class _Bench:
         if not self.wish.compare or result.reported is None:
             return
         with prepare(result.reported.size) as ready:
-            told = versus(crew.timed, crew.bare, self.wish.each_s).facts(ready.work, unit)
-        self.bare[result.name] = {**told, result.by: result.reported.size}
+            comparison = versus(crew.timed, crew.bare, self.wish.each_s).facts(ready.work, unit)
+        self.bare[result.name] = {**comparison, result.by: result.reported.size}
 
 
 def _passes(crew: WorkerPool, kernel: str, block: int) -> Prepare:
@@ -211,9 +211,9 @@ def core_counts(cores: int) -> tuple[int, ...]:
 
 def scaling_result(points: Sequence[SizePoint], begin_ns: int, n: int) -> BenchOutcome:
     """How close all cores come to the sum of single ones: each multiplies matrices of its own."""
-    one, most = points[0], points[-1]
+    single, most = points[0], points[-1]
     wrong = next((point.check.wrong for point in points if point.check and point.check.wrong), "")
-    ideal = one.value * most.size
+    ideal = single.value * most.size
     shares = replace(most, values=tuple(value / ideal for value in most.values))
     how: Mapping[str, JsonValue] = {
         "counted": "2·n³ operations for each product",
@@ -231,7 +231,7 @@ def scaling_result(points: Sequence[SizePoint], begin_ns: int, n: int) -> BenchO
         reported=None if wrong else shares,
         absent=wrong,
         how=how,
-        also={} if wrong else {"fp32_one_tflops": (one.values, one.at_ns)},
+        also={} if wrong else {"fp32_one_tflops": (single.values, single.at_ns)},
     )
 
 

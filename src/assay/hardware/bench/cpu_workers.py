@@ -275,7 +275,7 @@ class WorkerPool:
     def _block(self, calls: int, *, bare: bool) -> float:
         start = perf_counter_ns() + _LEAD_NS + _LEAD_EACH_NS * len(self._workers)
         answers = self.ask(do="block", calls=calls, start_ns=start, bare=bare)
-        begin, end = min(one["begin_ns"] for one in answers), max(one["end_ns"] for one in answers)
+        begin, end = min(answer["begin_ns"] for answer in answers), max(answer["end_ns"] for answer in answers)
         return float(end - begin) / 1e9
 
 

@@ -143,7 +143,7 @@ def transfer_of(pair: list[Any], *, pinned: bool) -> Callable[[], Any]:
 def _check_transfer(device: Accelerator, pair: list[Any]) -> Accuracy:
     device.wait()
     target, source = pair
-    device.saw(*(one for one in pair if one.device.type == device.kind))
+    device.saw(*(tensor for tensor in pair if tensor.device.type == device.kind))
     return Accuracy(0.0 if device.torch.equal(target.cpu(), source.cpu()) else 1.0, 0.0)
 
 
@@ -183,10 +183,10 @@ def sets_for(precision: str, n: int, cache: int | None, free: int | None) -> int
     where the one before left them, as in a program that multiplies other matrices in between. Never more than half of
     the free memory.
     """
-    one = n * n * sum(_WIDTHS[precision])
-    wanted = _FEWEST_SETS if cache is None else -(-2 * cache // one)
+    set_bytes = n * n * sum(_WIDTHS[precision])
+    wanted = _FEWEST_SETS if cache is None else -(-2 * cache // set_bytes)
     sets = min(max(wanted, _FEWEST_SETS), _MOST_SETS)
-    return sets if free is None else max(1, min(sets, int(free // 2 // one)))
+    return sets if free is None else max(1, min(sets, int(free // 2 // set_bytes)))
 
 
 def products(device: Accelerator, precision: str, sets_used: dict[int, int] | None = None) -> Prepare:
@@ -200,7 +200,7 @@ def products(device: Accelerator, precision: str, sets_used: dict[int, int] | No
         sets = [operands(device, precision, n) for _ in range(count)]
         if sets_used is not None:
             sets_used[n] = count
-        call = OperandRotation([one.multiply for one in sets])
+        call = OperandRotation([operand_set.multiply for operand_set in sets])
         with single_precision(torch, tf32=precision == "tf32"):
             try:
                 yield PreparedTest(device.timed(call), float(2 * n**3), lambda: check_gemm(device, precision, sets))
@@ -248,23 +248,23 @@ def _integers(torch: Any, left: Any, right: Any) -> Operands:  # noqa: ANN401
 
 def _eight_bits(torch: Any, left: Any, right: Any, scale: float) -> Operands:  # noqa: ANN401
     product = torch.empty(left.shape, dtype=torch.bfloat16, device=left.device)
-    one = torch.tensor(scale, dtype=torch.float32, device=left.device)
+    factor = torch.tensor(scale, dtype=torch.float32, device=left.device)
     more = {"out_dtype": torch.bfloat16, "use_fast_accum": True, "out": product}
-    return Operands(left, right, product, lambda: torch._scaled_mm(left, right, one, one, **more), scale * scale)
+    return Operands(left, right, product, lambda: torch._scaled_mm(left, right, factor, factor, **more), scale * scale)
 
 
 def check_gemm(device: Accelerator, precision: str, sets: list[Operands]) -> Accuracy:
     """Compare some rows and columns of the first set's product with a reference made on the host."""
-    one = sets[0]
-    one.multiply()
+    first = sets[0]
+    first.multiply()
     device.wait()
-    device.saw(one.product)
-    torch, n = device.torch, one.left.shape[0]
+    device.saw(first.product)
+    torch, n = device.torch, first.left.shape[0]
     rows, columns = (torch.from_numpy(part).to(device.device) for part in sampled_lines(n, precision, _SEED))
     wide = torch.int64 if precision == "int8" else torch.float64
-    left, right = _rows(torch, one.left, rows, wide), _columns(torch, one.right, columns, wide)
-    got = one.product.index_select(0, rows).index_select(1, columns).cpu().to(wide).numpy()
-    return compared(got, reference_product(left, right, precision) * one.scale, precision)
+    left, right = _rows(torch, first.left, rows, wide), _columns(torch, first.right, columns, wide)
+    got = first.product.index_select(0, rows).index_select(1, columns).cpu().to(wide).numpy()
+    return compared(got, reference_product(left, right, precision) * first.scale, precision)
 
 
 def _rows(torch: Any, matrix: Any, rows: Any, wide: Any) -> Any:  # noqa: ANN401
@@ -287,20 +287,20 @@ def _columns(torch: Any, matrix: Any, columns: Any, wide: Any) -> Any:  # noqa: 
 
 def how_gemm(precision: str, sets: int | None) -> dict[str, JsonValue]:
     operation = {"int8": "torch._int_mm(a, b, out=c)", "fp8": "torch._scaled_mm(a, b, …, out=c)"}
-    told: dict[str, JsonValue] = {
+    facts: dict[str, JsonValue] = {
         "counted": "2·n³ operations for each product",
         "operation": operation.get(precision, "torch.mm(a, b, out=c)"),
         "data": "whole numbers from -128 to 127" if precision == "int8" else "normal, products scaled to about 1",
     }
     if sets is not None:
-        told["operands"] = f"{sets} sets in turn"
+        facts["operands"] = f"{sets} sets in turn"
     if precision in ("fp32", "tf32"):
-        told["tf32"] = precision == "tf32"
+        facts["tf32"] = precision == "tf32"
     if precision == "fp8":
-        told["format"] = "E4M3 by rows times E4M3 by columns, result in bfloat16, fast accumulation"
+        facts["format"] = "E4M3 by rows times E4M3 by columns, result in bfloat16, fast accumulation"
     if precision == "int8":
-        told["format"] = "8-bit by rows times 8-bit by columns, summed up in 32 bits"
-    return told
+        facts["format"] = "8-bit by rows times 8-bit by columns, summed up in 32 bits"
+    return facts
 
 
 @contextmanager
@@ -328,7 +328,7 @@ def _operation(device: Accelerator, name: str, size: int) -> Callable[[], object
         there = numbers(device, count)
         host = torch.empty(count, dtype=torch.float32, pin_memory=pinned).copy_(there)
         return transfer_of([there, host] if name.startswith("to_device") else [host, there], pinned=pinned)
-    return pass_of(torch, name, {one: numbers(device, count) for one in USED[name]})
+    return pass_of(torch, name, {array: numbers(device, count) for array in USED[name]})
 
 
 def _stamped_by_events(torch: Any, operation: Callable[[], object], calls: int, _wait: object) -> float:  # noqa: ANN401

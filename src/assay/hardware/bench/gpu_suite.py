@@ -61,10 +61,10 @@ def unsupported(device: Accelerator, precision: str) -> str:
         if precision == "tf32":
             return "TF32 is a format of NVIDIA's tensor cores"
         return ""
-    known = abilities(capability).precisions
-    if not known or precision in known:
+    precisions = abilities(capability).precisions
+    if not precisions or precision in precisions:
         return ""  # an unknown capability: the device itself must say
-    return f"compute capability {capability} has no {precision.upper()}; it has {', '.join(known)}"
+    return f"compute capability {capability} has no {precision.upper()}; it has {', '.join(precisions)}"
 
 
 class _Bench:
@@ -103,7 +103,7 @@ class _Bench:
         device = self.device
         free = device.free()
         if name in TRANSFERS:  # the same size is taken of the host
-            free = min((one for one in (free, outcome.free_memory()) if one is not None), default=None)
+            free = min((amount for amount in (free, outcome.free_memory()) if amount is not None), default=None)
         tried = self.wish.sizes or outcome.memory_sizes(device.cache, free, arrays, times=times)
         curve = self._swept(tried, prepare, GB)
         how = how_memory(name) if name in MEMORY else how_transfer(name)
@@ -143,10 +143,10 @@ class _Bench:
         size = result.reported.size
         try:
             with prepare(size) as ready, bare_loop(self.device, result.name, size) as bare:
-                told = versus(ready.timed, bare, self.wish.each_s).facts(ready.work, unit)
+                comparison = versus(ready.timed, bare, self.wish.each_s).facts(ready.work, unit)
         except Exception as problem:  # of whatever type: the test itself stands
             self.bare[result.name] = {"absent": reason_of(problem)}
         else:
-            self.bare[result.name] = {**told, result.by: size}
+            self.bare[result.name] = {**comparison, result.by: size}
             return
         self.lost = self.device.after_trouble()

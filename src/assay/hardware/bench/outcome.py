@@ -191,7 +191,7 @@ def memory_sizes(
     Args:
         cache: bytes of the last-level cache, all its parts together; None where nobody knows.
     """
-    wanted = _UNKNOWN_CACHE if cache is None else [int(cache * one) for one in times]
+    wanted = _UNKNOWN_CACHE if cache is None else [int(cache * factor) for factor in times]
     most = None if free is None else int(free * share / arrays)
     sizes = sorted({max(_ALIGN, size // _ALIGN * _ALIGN) for size in wanted})
     fitting = [size for size in sizes if most is None or size <= most]
@@ -217,12 +217,12 @@ def cpu_caches(root: str | Path = "/") -> tuple[int | None, int | None]:
     """Bytes of all last-level caches together, and of the second-level cache of one core; None where nobody tells."""
     from assay.hardware.cpu import cpu
 
-    told = cpu(FactSource(Path(root))).get("caches")
-    found = [one for one in told if isinstance(one, dict)] if isinstance(told, list) else []
+    caches = cpu(FactSource(Path(root))).get("caches")
+    entries = [cache for cache in caches if isinstance(cache, dict)] if isinstance(caches, list) else []
     parts = [
-        (int(str(one["level"])), int(str(one["size_bytes"])), int(str(one.get("instances") or 1)))
-        for one in found
-        if one.get("type") != "instruction"
+        (int(str(cache["level"])), int(str(cache["size_bytes"])), int(str(cache.get("instances") or 1)))
+        for cache in entries
+        if cache.get("type") != "instruction"
     ]
     last = max((level for level, _, _ in parts), default=0)
     whole = sum(size * instances for level, size, instances in parts if level == last)
@@ -235,10 +235,14 @@ def free_memory(root: str | Path = "/") -> int | None:
     from assay.hardware.fitness.sensors import memory
     from assay.hardware.limits import limits
 
-    told, _ = memory(Path(root))
+    facts, _ = memory(Path(root))
     bound = limits(FactSource(Path(root))).memory
-    known = [one for one in (told.get("available_bytes"), int(bound.value) if bound else None) if isinstance(one, int)]
-    return min(known, default=None)
+    amounts = [
+        amount
+        for amount in (facts.get("available_bytes"), int(bound.value) if bound else None)
+        if isinstance(amount, int)
+    ]
+    return min(amounts, default=None)
 
 
 def usable_cpus(root: str | Path = "/") -> tuple[int, ...]:

@@ -91,9 +91,9 @@ class SizePoint:
         return (max(self.values) - min(self.values)) / self.value
 
     def facts(self, by: By) -> dict[str, JsonValue]:
-        kept: dict[str, JsonValue] = {by: self.size, "value": self.value, "blocks": len(self.values)}
-        kept["spread"] = self.spread
-        return kept
+        facts: dict[str, JsonValue] = {by: self.size, "value": self.value, "blocks": len(self.values)}
+        facts["spread"] = self.spread
+        return facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,25 +118,25 @@ class BenchOutcome:
     """Further metrics → the value of each block, and when it began."""
 
     def facts(self) -> dict[str, JsonValue]:
-        kept: dict[str, JsonValue] = {"metric": self.metric, "begin_ns": self.begin_ns, "end_ns": self.end_ns}
+        facts: dict[str, JsonValue] = {"metric": self.metric, "begin_ns": self.begin_ns, "end_ns": self.end_ns}
         if self.points:
-            kept["curve"] = [point.facts(self.by) for point in self.points]
+            facts["curve"] = [point.facts(self.by) for point in self.points]
             best = max(self.points, key=lambda point: point.value)
-            kept["best"] = {self.by: best.size, "value": best.value}
+            facts["best"] = {self.by: best.size, "value": best.value}
         if self.reported is not None:
-            kept["reported"] = self.reported.facts(self.by)
+            facts["reported"] = self.reported.facts(self.by)
         if self.absent:
-            kept["absent"] = self.absent
+            facts["absent"] = self.absent
         if self.plateau is not None:
-            kept["plateau"] = dict(self.plateau)
+            facts["plateau"] = dict(self.plateau)
         if self.left_out:
-            kept["left_out"] = dict(self.left_out)
+            facts["left_out"] = dict(self.left_out)
         checks = [point.check for point in self.points if point.check is not None]
         if checks:
             # The largest error is not the one furthest over its limit where limits differ; here they are all the same.
             worst = max(checks, key=lambda check: (not check.error <= check.tolerance, check.error))
-            kept["check"] = {"largest_error": worst.error, "tolerance": worst.tolerance, "sizes": len(checks)}
-        return {**kept, "how": dict(self.how)}
+            facts["check"] = {"largest_error": worst.error, "tolerance": worst.tolerance, "sizes": len(checks)}
+        return {**facts, "how": dict(self.how)}
 
 
 @dataclass(frozen=True, slots=True)

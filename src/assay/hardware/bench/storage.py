@@ -62,8 +62,8 @@ def storage(
     free = facts.get("free_bytes")
     most = min(MOST_BYTES, int(FREE_SHARE * free)) if isinstance(free, int) else LEAST_BYTES
     if most < LEAST_BYTES:
-        told = f"{show_bytes(LEAST_BYTES)} are needed and a tenth of what is free may be used"
-        return absent_result("storage", f"{folder} has {show_bytes(float(str(free)))} free: {told}", begin)
+        reason = f"{show_bytes(LEAST_BYTES)} are needed and a tenth of what is free may be used"
+        return absent_result("storage", f"{folder} has {show_bytes(float(str(free)))} free: {reason}", begin)
     try:
         with tempfile.TemporaryFile(dir=folder, prefix="assay-", buffering=0) as file:
             size = _write(file.fileno(), most, OVERTIME * wish.each_s)
@@ -77,8 +77,8 @@ def _place(folder: Path, usage: Usage | None) -> tuple[dict[str, JsonValue], str
     from assay.hardware.components import file_systems
     from assay.hardware.source import FactSource
 
-    told = file_systems(FactSource(), {"storage": folder}, usage)["storage"]
-    facts = {name: value for name, value in told.items() if name != "folder"} if isinstance(told, dict) else {}
+    entry = file_systems(FactSource(), {"storage": folder}, usage)["storage"]
+    facts = {name: value for name, value in entry.items() if name != "folder"} if isinstance(entry, dict) else {}
     if not folder.is_dir():
         return facts, f"{folder} is no folder; name one with target.folder"
     if facts.get("in_memory"):
@@ -222,5 +222,7 @@ def _read_into(fd: int, size: int, buffer: bytearray | mmap.mmap) -> int:
 
 
 def _kept_in_memory(share: float | None) -> str:
-    told = "how much of it is still in memory cannot be told" if share is None else f"{share:.0%} of it stay in memory"
-    return f"the file cannot be read from the disk itself: {told}, and reading past the cache is not possible"
+    cached = (
+        "how much of it is still in memory cannot be told" if share is None else f"{share:.0%} of it stay in memory"
+    )
+    return f"the file cannot be read from the disk itself: {cached}, and reading past the cache is not possible"

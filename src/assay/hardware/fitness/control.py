@@ -49,11 +49,11 @@ def timed_control(run: Run = subprocess.run) -> tuple[dict[str, JsonValue], dict
         last = (done.stderr.strip().splitlines() or [""])[-1]
         return {}, {}, f"the control workload ended with exit code {done.returncode}: {last}".rstrip(": ")
     try:
-        told = json.loads(done.stdout)
-        figures = summary(told)
+        report = json.loads(done.stdout)
+        figures = summary(report)
     except (ValueError, TypeError, KeyError, AttributeError):
         return {}, {}, "the control workload did not say how long it took"
-    return figures, _others(before, after, wall_s, float(told.get("cpu_s", 0.0))), ""
+    return figures, _others(before, after, wall_s, float(report.get("cpu_s", 0.0))), ""
 
 
 def summary(told: Mapping[str, Any]) -> dict[str, JsonValue]:
@@ -155,9 +155,9 @@ class ControlHistory:
 
         Those of a machine that others kept busy are left out, unless it hardly knows others.
         """
-        own = [one for line in self._lines() if (one := _entry(line)).items() >= self._key.items()]
-        timed = [(one, figures) for one in own if (figures := _figures(one))]
-        quiet = [figures for one, figures in timed if _is_quiet(one)]
+        own = [entry for line in self._lines() if (entry := _entry(line)).items() >= self._key.items()]
+        timed = [(record, figures) for record in own if (figures := _figures(record))]
+        quiet = [figures for record, figures in timed if _is_quiet(record)]
         return (quiet if len(quiet) >= FEWEST else [figures for _, figures in timed])[-KEPT:]
 
     def add(self, figures: Mapping[str, JsonValue], at: str) -> str:
@@ -167,8 +167,8 @@ class ControlHistory:
             figures: The times, and what others took meanwhile (`others_pct`) where it is known.
         """
         names = (*(f"{part}_ms" for part in PARTS), "others_pct")
-        kept = {name: figures[name] for name in names if name in figures}
-        line = json.dumps({**self._key, "at": at, **kept}) + "\n"
+        measured = {name: figures[name] for name in names if name in figures}
+        line = json.dumps({**self._key, "at": at, **measured}) + "\n"
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._shorten()
@@ -185,17 +185,17 @@ class ControlHistory:
     def against(self, figures: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         """How each figure lies to what is usual here: median, band and drift, or only how many entries there are."""
         entries = self.entries()
-        told: dict[str, JsonValue] = {"entries": len(entries)}
+        comparison: dict[str, JsonValue] = {"entries": len(entries)}
         for part in PARTS:
             value = figures.get(f"{part}_ms")
-            known = usual([one[part] for one in entries if part in one])
-            if known is not None and isinstance(value, int | float):
-                told[part] = {
-                    "median_ms": round(known.median_ms, 4),
-                    "band_pct": round(100 * known.band, 3),
-                    "drift_pct": round(100 * known.drift(value), 3),
+            typical = usual([entry[part] for entry in entries if part in entry])
+            if typical is not None and isinstance(value, int | float):
+                comparison[part] = {
+                    "median_ms": round(typical.median_ms, 4),
+                    "band_pct": round(100 * typical.band, 3),
+                    "drift_pct": round(100 * typical.drift(value), 3),
                 }
-        return told
+        return comparison
 
     def _lines(self) -> list[bytes]:
         try:
@@ -227,10 +227,10 @@ def _entry(line: bytes) -> dict[str, object]:
 
 def _figures(entry: Mapping[str, object]) -> dict[str, float]:
     """The times of an entry; what is no positive number is left out."""
-    found = {part: entry.get(f"{part}_ms") for part in PARTS}
+    times = {part: entry.get(f"{part}_ms") for part in PARTS}
     return {
         part: float(value)
-        for part, value in found.items()
+        for part, value in times.items()
         if isinstance(value, int | float) and not isinstance(value, bool) and _is_time(value)
     }
 

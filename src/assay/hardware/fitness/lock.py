@@ -87,14 +87,14 @@ class HeldLock:
 
     def record(self) -> dict[str, JsonValue]:
         """What the environment of a result says about it."""
-        told: dict[str, JsonValue] = {"mode": self.mode, "devices": list(self.devices), "held": self.held}
+        record: dict[str, JsonValue] = {"mode": self.mode, "devices": list(self.devices), "held": self.held}
         if self.mode == "off":
-            return told
-        told["waited_s"] = round(self.waited_s, 3)
+            return record
+        record["waited_s"] = round(self.waited_s, 3)
         for name, group in (("together", self.together), ("others", self.others)):
             if group:
-                told[name] = [holder.record() for holder in group]
-        return told | ({"absent": dict(self.absent)} if self.absent else {})
+                record[name] = [holder.record() for holder in group]
+        return record | ({"absent": dict(self.absent)} if self.absent else {})
 
 
 @contextmanager
@@ -224,8 +224,8 @@ def holders(folder: Path | None = None) -> tuple[Holder, ...]:
         paths = sorted(place.glob("*.lock"))
     except OSError:
         return ()
-    found = (_look(path, path.stem) for path in paths)
-    return tuple(holder for holder in found if holder is not None)
+    holders = (_look(path, path.stem) for path in paths)
+    return tuple(holder for holder in holders if holder is not None)
 
 
 def _look(path: Path, device: str) -> Holder | None:

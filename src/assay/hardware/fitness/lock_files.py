@@ -85,17 +85,17 @@ def _refuse_unsound(folder: Path, *, for_all: bool) -> None:
     Raises:
         OSError: with the reason.
     """
-    found = os.lstat(folder)
-    if sys.platform != "win32" and stat.S_ISLNK(found.st_mode) and found.st_uid not in (0, os.geteuid()):
+    status = os.lstat(folder)
+    if sys.platform != "win32" and stat.S_ISLNK(status.st_mode) and status.st_uid not in (0, os.geteuid()):
         raise OSError(errno.EPERM, "it is a symbolic link that another user made")
-    found = folder.stat()
-    if not stat.S_ISDIR(found.st_mode):
+    status = folder.stat()
+    if not stat.S_ISDIR(status.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, "it is not a folder")
     if sys.platform == "win32":
         return
-    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+    if status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
         raise PermissionError(errno.EPERM, "everyone may replace files in it: it lacks the sticky bit (chmod 1777)")
-    if for_all and stat.S_IMODE(found.st_mode) & _FOR_ALL != _FOR_ALL:
+    if for_all and stat.S_IMODE(status.st_mode) & _FOR_ALL != _FOR_ALL:
         raise PermissionError(errno.EPERM, "it is not open to all users (chmod 1777)")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise PermissionError(errno.EACCES, "this user may not write in it")
@@ -148,8 +148,8 @@ def _create(path: Path) -> int | None:
 
 
 def _checked(handle: int) -> int:
-    found = os.fstat(handle)
-    if stat.S_ISREG(found.st_mode) and found.st_nlink <= 1:
+    status = os.fstat(handle)
+    if stat.S_ISREG(status.st_mode) and status.st_nlink <= 1:
         return handle
     os.close(handle)
     # Under a second name it may be somebody's file, which our few words would overwrite.
@@ -252,14 +252,18 @@ def read_words(handle: int, device: str) -> Holder | None:
     """What a locked file says; None where it says nothing, or names a process that is gone."""
     os.lseek(handle, 0, os.SEEK_SET)
     try:
-        told = json.loads(os.read(handle, _MOST_BYTES))
+        content = json.loads(os.read(handle, _MOST_BYTES))
     except (ValueError, RecursionError):
         return None
-    pid = told.get("pid") if isinstance(told, dict) else None
+    pid = content.get("pid") if isinstance(content, dict) else None
     if not isinstance(pid, int) or not 0 < pid < _MOST_PIDS:
         return None
-    words = {one.name: _clean(told.get(one.name)) for one in fields(Holder) if one.name not in ("pid", "device")}
-    holder = Holder(_clean(told.get("device")) or device, pid=pid, **words)
+    words = {
+        attribute.name: _clean(content.get(attribute.name))
+        for attribute in fields(Holder)
+        if attribute.name not in ("pid", "device")
+    }
+    holder = Holder(_clean(content.get("device")) or device, pid=pid, **words)
     import psutil
 
     return holder if not holder.is_near or psutil.pid_exists(pid) else None

@@ -46,11 +46,13 @@ def _quiet(busy: Sequence[str], system: str) -> tuple[str, ...]:
 
 
 def _throttled(state: State, system: str) -> tuple[str, ...]:
-    boards = [one["index"] for one in _gpus(state) if one.get("throttle")]
-    found = [f"nvidia-smi -i {index} -q -d PERFORMANCE,POWER,TEMPERATURE    # why" for index in boards]
-    found += [f"sudo nvidia-smi -i {index} -lgc MHZ    # a clock that it can hold; -rgc undoes it" for index in boards]
+    boards = [gpu["index"] for gpu in _gpus(state) if gpu.get("throttle")]
+    commands = [f"nvidia-smi -i {index} -q -d PERFORMANCE,POWER,TEMPERATURE    # why" for index in boards]
+    commands += [
+        f"sudo nvidia-smi -i {index} -lgc MHZ    # a clock that it can hold; -rgc undoes it" for index in boards
+    ]
     if boards:
-        return tuple(found)
+        return tuple(commands)
     if _section(state, "processor").get("held_down"):
         return ("use a stronger power supply and a heat sink",)
     cap = ("sudo cpupower frequency-set --max 2GHz    # a clock that it can hold",) if system == "linux" else ()
@@ -58,14 +60,14 @@ def _throttled(state: State, system: str) -> tuple[str, ...]:
 
 
 def _foreign(state: State, _: str) -> tuple[str, ...]:
-    crowded = {one["index"] for one in _gpus(state) if one.get("foreign")}
-    free = [one["index"] for one in _gpus(state) if one["index"] not in crowded]
+    crowded = {gpu["index"] for gpu in _gpus(state) if gpu.get("foreign")}
+    free = [gpu["index"] for gpu in _gpus(state) if gpu["index"] not in crowded]
     return (
         "ask their owners to stop, or wait until they are done",
         *(f"use another GPU: target.device: cuda:{index}" for index in free[:1]),
         *(
-            f"sudo nvidia-smi -i {one} -c EXCLUSIVE_PROCESS    # one process at a time; -c DEFAULT undoes it"
-            for one in sorted(crowded, key=str)
+            f"sudo nvidia-smi -i {board} -c EXCLUSIVE_PROCESS    # one process at a time; -c DEFAULT undoes it"
+            for board in sorted(crowded, key=str)
         ),
     )
 
@@ -84,8 +86,8 @@ def _control(_: State, system: str) -> tuple[str, ...]:
 
 
 def _cool(state: State, _: str) -> tuple[str, ...]:
-    warm = [one for one in _gpus(state) if isinstance(room := one.get("headroom_c"), int | float) and room < 10]
-    fewer = [f"sudo nvidia-smi -i {one['index']} -pl WATTS    # less power, less heat" for one in warm]
+    warm = [gpu for gpu in _gpus(state) if isinstance(room := gpu.get("headroom_c"), int | float) and room < 10]
+    fewer = [f"sudo nvidia-smi -i {gpu['index']} -pl WATTS    # less power, less heat" for gpu in warm]
     return ("wait until it has cooled down", "clean its fans, and let air reach it", *fewer)
 
 
@@ -97,7 +99,7 @@ def _memory(state: State, system: str) -> tuple[str, ...]:
 
 def _clock(state: State, _: str) -> tuple[str, ...]:
     available = _section(state, "clock").get("available")
-    names = [str(one) for one in available] if isinstance(available, list) else []
+    names = [str(source) for source in available] if isinstance(available, list) else []
     better = next((name for name in ("tsc", "kvm-clock", "arch_sys_counter") if name in names), None)
     if better is None:
         return ("look why the kernel gave the better source up: sudo dmesg | grep -i clocksource",)
@@ -123,8 +125,8 @@ def _turbo(state: State, _: str) -> tuple[str, ...]:
         return ("switch it off in the firmware's settings",)
     value = "1" if switch.endswith("no_turbo") else "0"
     boards = [
-        f"sudo nvidia-smi -i {one['index']} -pm 1 && sudo nvidia-smi -i {one['index']} -lgc MHZ    # of the GPU"
-        for one in _gpus(state)
+        f"sudo nvidia-smi -i {gpu['index']} -pm 1 && sudo nvidia-smi -i {gpu['index']} -lgc MHZ    # of the GPU"
+        for gpu in _gpus(state)
     ]
     return (f"echo {value} | sudo tee {switch}", *boards)
 
@@ -143,11 +145,11 @@ _BY_CHECK: Mapping[str, Callable[[State, str], tuple[str, ...]]] = {
 
 
 def _section(state: State, name: str) -> Mapping[str, JsonValue]:
-    found = state.get(name)
-    return found if isinstance(found, Mapping) else {}
+    section = state.get(name)
+    return section if isinstance(section, Mapping) else {}
 
 
 def _gpus(state: State) -> list[Mapping[str, JsonValue]]:
-    found = state.get("gpus")
-    boards = [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
-    return [one for one in boards if "index" in one]
+    gpus = state.get("gpus")
+    boards = [gpu for gpu in gpus if isinstance(gpu, Mapping)] if isinstance(gpus, list) else []
+    return [gpu for gpu in boards if "index" in gpu]

@@ -47,9 +47,9 @@ def heat(root: Path) -> tuple[dict[str, JsonValue], dict[str, str]]:
     sensors = [*_zones(root), *_chips(root)]
     if not sensors:
         return {}, {"temperature": "the system shows no temperature sensor"}
-    hottest = max(sensors, key=lambda one: one.celsius)
+    hottest = max(sensors, key=lambda sensor: sensor.celsius)
     facts: dict[str, JsonValue] = {"sensors": len(sensors), "hottest": _told(hottest)}
-    limited = [(room, one) for one in sensors if (room := one.headroom_c) is not None]
+    limited = [(room, sensor) for sensor in sensors if (room := sensor.headroom_c) is not None]
     if not limited:
         return facts, {"thermal headroom": "no sensor tells at which temperature the machine slows down"}
     return {**facts, "nearest": _told(min(limited, key=lambda pair: pair[0])[1])}, {}
@@ -124,12 +124,12 @@ def memory(
     lines = {name: int(kib) * 1024 for name, kib in _LINE.findall(text_of(root / "proc/meminfo"))}
     if "MemTotal" in lines and "MemAvailable" in lines:
         swap = lines.get("SwapTotal", 0)
-        told = (lines["MemTotal"], lines["MemAvailable"], swap, swap - lines.get("SwapFree", swap))
+        amounts = (lines["MemTotal"], lines["MemAvailable"], swap, swap - lines.get("SwapFree", swap))
     elif root == Path("/") or ask is not None:
-        told = (ask or _by_psutil)()
+        amounts = (ask or _by_psutil)()
     else:
         return {}, {"memory": "the system does not tell how much memory is free"}
-    total, available, swap, used = told
+    total, available, swap, used = amounts
     facts: dict[str, JsonValue] = {
         "total_bytes": total,
         "available_bytes": available,
@@ -219,8 +219,8 @@ def _turbo(root: Path) -> dict[str, JsonValue]:
 def throttle_events(root: Path) -> int | None:
     """How often the kernel saw a core throttle for heat since it started; None where it does not count."""
     counts = [number_of(path) for path in (root / _CPU).glob("cpu[0-9]*/thermal_throttle/core_throttle_count")]
-    known = [one for one in counts if one is not None]
-    return sum(known) if known else None
+    read_counts = [count for count in counts if count is not None]
+    return sum(read_counts) if read_counts else None
 
 
 def _held_down(root: Path) -> tuple[str, ...] | None:
@@ -253,21 +253,21 @@ def gpus(
     """
     if reader.absent:
         return [], {"gpu": reader.absent}
-    known = os.environ if environment is None else environment
-    indices = range(reader.count) if device is None else _index_of(device, known, reader.facts)
+    environ = os.environ if environment is None else environment
+    indices = range(reader.count) if device is None else _index_of(device, environ, reader.facts)
     if indices is None:
         names = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
-        set_ = ", ".join(f"{name}={known[name]}" for name in names if name in known)
+        set_ = ", ".join(f"{name}={environ[name]}" for name in names if name in environ)
         return [], {"gpu": f"which board {device} is cannot be told: {set_ or 'boards differ'}"}
     ours = set((own or _our_tree)())
-    found: list[JsonValue] = []
+    states: list[JsonValue] = []
     absent: dict[str, str] = {}
     for index in indices:
         try:
-            found.append(_state(index, reader, ours, describe or named))
+            states.append(_state(index, reader, ours, describe or named))
         except Exception as problem:  # NVML has its own errors, and no state of a board may end a job
             absent[f"gpu:{index}"] = f"GPU {index} does not answer: {problem}"
-    return found, absent
+    return states, absent
 
 
 def _index_of(
@@ -276,13 +276,13 @@ def _index_of(
     """The number by which the driver knows a device such as `cuda:1`; None where it cannot be told."""
     _, place = split_index(device)
     visible = environment.get("CUDA_VISIBLE_DEVICES")
-    words = None if visible is None else [one.strip() for one in visible.split(",")]
+    words = None if visible is None else [part.strip() for part in visible.split(",")]
     word = str(place) if words is None else words[place] if place < len(words) else ""
     if not word.isdecimal():
-        found = [index for index, one in enumerate(facts) if word and str(one.get("uuid", "")).startswith(word)]
-        return (found[0],) if len(found) == 1 else None
+        matches = [index for index, board in enumerate(facts) if word and str(board.get("uuid", "")).startswith(word)]
+        return (matches[0],) if len(matches) == 1 else None
     # CUDA counts the fastest board first, the driver counts along the bus: the same only where all are alike.
-    alike = len({one.get("name") for one in facts}) <= 1
+    alike = len({board.get("name") for board in facts}) <= 1
     return (int(word),) if alike or environment.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" else None
 
 
@@ -313,10 +313,10 @@ def _room(reading: Mapping[str, float], limits: Mapping[str, Any]) -> dict[str, 
     """Degrees up to the slowdown: as the board tells them, else from its temperature and its limit."""
     warm, limit = reading.get("temperature_c"), limits.get("slowdown_c")
     margin = reading.get("margin_c", limits.get("margin_c"))
-    known: dict[str, JsonValue] = {} if limit is None else {"slowdown_c": float(limit)}
+    degrees: dict[str, JsonValue] = {} if limit is None else {"slowdown_c": float(limit)}
     if margin is not None:
-        return {**known, "headroom_c": float(margin)}
-    return {**known, "headroom_c": float(limit) - warm} if limit is not None and warm is not None else known
+        return {**degrees, "headroom_c": float(margin)}
+    return {**degrees, "headroom_c": float(limit) - warm} if limit is not None and warm is not None else degrees
 
 
 def named(pid: int, namespace: Callable[[], str] | None = None) -> dict[str, JsonValue]:

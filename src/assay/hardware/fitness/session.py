@@ -58,15 +58,18 @@ def occupied(
     Args:
         environment: variables of the job's processes; those of this process by default.
     """
-    known = os.environ if environment is None else environment
+    variables = os.environ if environment is None else environment
     definition, target = job.definition, job.definition.target
     device = device_of(job)
-    found = set(_of_device(device, gpus, known)) if device else set()
+    devices = set(_of_device(device, gpus, variables)) if device else set()
     if definition.services or not isinstance(target, ModelTarget | DeviceTarget):
-        found.add(CPU)
+        devices.add(CPU)
     own = target.env if isinstance(target, CommandTarget) else {}
-    wanted = [(definition.needs.gpus, own), *((one.needs.gpus, one.env) for one in definition.services.values())]
-    return tuple(sorted(found | _by_number(wanted, gpus, known)))
+    wanted = [
+        (definition.needs.gpus, own),
+        *((service.needs.gpus, service.env) for service in definition.services.values()),
+    ]
+    return tuple(sorted(devices | _by_number(wanted, gpus, variables)))
 
 
 def _of_device(device: str, gpus: Callable[[], Sequence[Gpu]], environment: Mapping[str, str]) -> tuple[str, ...]:

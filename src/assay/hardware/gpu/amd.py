@@ -29,10 +29,10 @@ def by_amd_smi(run: Run = output, root: Path = Path("/")) -> LayerReport:
         remark = ""
     except LayerUnavailableError as missing:  # what it is stands, what it does right now is missing
         now, remark = {}, f"no readings: {missing}"
-    found = tuple(_from_amd_smi(index, facts, now.get(index, {})) for index, facts in sorted(static.items()))
-    if not found:
+    gpus = tuple(_from_amd_smi(index, facts, now.get(index, {})) for index, facts in sorted(static.items()))
+    if not gpus:
         raise LayerUnavailableError("amd-smi sees no GPU")
-    return LayerReport(found, remark)
+    return LayerReport(gpus, remark)
 
 
 def by_rocm_smi(run: Run = output, root: Path = Path("/")) -> LayerReport:
@@ -43,18 +43,18 @@ def by_rocm_smi(run: Run = output, root: Path = Path("/")) -> LayerReport:
     """
     _need_driver(root)
     what = "--showproductname --showmeminfo vram --showbus --showuniqueid --showdriverversion --showmaxpower --showtemp"
-    told = parsed(ROCM_SMI, run((ROCM_SMI, *what.split(), "--json")))
-    if not isinstance(told, dict):
+    answer = parsed(ROCM_SMI, run((ROCM_SMI, *what.split(), "--json")))
+    if not isinstance(answer, dict):
         raise LayerUnavailableError("rocm-smi does not answer with cards")
-    driver = _text(_lowered(told.get("system")), "driver version")
-    found = tuple(
+    driver = _text(_lowered(answer.get("system")), "driver version")
+    gpus = tuple(
         _from_rocm_smi(int(match[1]), _lowered(card), driver)
-        for name, card in told.items()
+        for name, card in answer.items()
         if (match := re.fullmatch(r"card(\d+)", name))
     )
-    if not found:
+    if not gpus:
         raise LayerUnavailableError("rocm-smi sees no GPU")
-    return LayerReport(found)
+    return LayerReport(gpus)
 
 
 def _need_driver(root: Path) -> None:
@@ -149,8 +149,8 @@ def _number(value: Any, unit: str) -> float | None:  # noqa: ANN401  (JSON)
 
 
 def _first_number(facts: Mapping[str, Any], names: tuple[str, ...], unit: str) -> float | None:
-    told = (_number(facts.get(name), unit) for name in names)
-    return next((value for value in told if value is not None), None)
+    numbers = (_number(facts.get(name), unit) for name in names)
+    return next((value for value in numbers if value is not None), None)
 
 
 def _bytes(size: Any) -> int | None:  # noqa: ANN401  (JSON)
@@ -161,13 +161,13 @@ def _bytes(size: Any) -> int | None:  # noqa: ANN401  (JSON)
 
 
 def _pcie(bus: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, int]:
-    told = {
+    link = {
         "generation": _GENERATION_OF.get(_number(now.get("speed"), "GT/s") or 0.0),
         "width": _number(now.get("width"), ""),
         "max_generation": _GENERATION_OF.get(_number(bus.get("max_pcie_speed"), "GT/s") or 0.0),
         "max_width": _number(bus.get("max_pcie_width"), ""),
     }
-    return {word: int(value) for word, value in told.items() if value}
+    return {word: int(value) for word, value in link.items() if value}
 
 
 def _clocks(told: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:

@@ -43,12 +43,12 @@ def by_torch(load: Load = import_module, machine: str | None = None) -> LayerRep
     except Exception as broken:  # a build for another system fails in ways of its own
         raise LayerUnavailableError(f"PyTorch cannot be imported: {broken}") from broken
     try:
-        found = (*_cuda(torch), *(_mps(torch) if (machine or platform.machine()) == "arm64" else ()))
+        gpus = (*_cuda(torch), *(_mps(torch) if (machine or platform.machine()) == "arm64" else ()))
     except Exception as failure:  # a driver too old, a device that is busy: PyTorch has no class for these
         raise LayerUnavailableError(f"PyTorch cannot use its GPUs: {failure}") from failure
-    if not found:
+    if not gpus:
         raise LayerUnavailableError("PyTorch sees no GPU")
-    return LayerReport(found)
+    return LayerReport(gpus)
 
 
 def by_begun_torch() -> LayerReport:
@@ -149,8 +149,8 @@ class Detection:
 
     def record(self) -> dict[str, JsonValue]:
         """As JSON, without what is not known."""
-        told: dict[str, JsonValue] = {"gpus": [gpu.record() for gpu in self.gpus], "tried": dict(self.tried)}
-        return told | ({"layer": self.layer} if self.layer else {})
+        record: dict[str, JsonValue] = {"gpus": [gpu.record() for gpu in self.gpus], "tried": dict(self.tried)}
+        return record | ({"layer": self.layer} if self.layer else {})
 
 
 @cache
@@ -219,8 +219,8 @@ class _Look:
             for gpu in answer.gpus:
                 first.setdefault(gpu.vendor, layer)
         taken = [gpu for layer, answer in self._answers.items() for gpu in answer.gpus if first[gpu.vendor] == layer]
-        found = tuple(_compared(gpu, self._later(gpu.layer)) for gpu in _numbered(taken))
-        return Detection(found, found[0].layer if found else None, self._tried)
+        gpus = tuple(_compared(gpu, self._later(gpu.layer)) for gpu in _numbered(taken))
+        return Detection(gpus, gpus[0].layer if gpus else None, self._tried)
 
     def _later(self, layer: str) -> list[tuple[str, tuple[Gpu, ...]]]:
         names = list(self._answers)
@@ -240,7 +240,7 @@ def _compared(gpu: Gpu, others: Iterable[tuple[str, tuple[Gpu, ...]]]) -> Gpu:
     agreed: list[str] = []
     differs: dict[str, str] = {}
     for layer, seen in others:
-        twin = _same_board(gpu, [one for one in seen if one.vendor == gpu.vendor])
+        twin = _same_board(gpu, [candidate for candidate in seen if candidate.vendor == gpu.vendor])
         if twin is None:
             continue
         if layer == TORCH and gpu.vendor == "apple":  # it tells of MPS that it works, and that is the same
@@ -264,9 +264,9 @@ def _same_board(gpu: Gpu, candidates: list[Gpu]) -> Gpu | None:
     """The same board as another layer sees it: by its place on the bus, its own number, or as the only one."""
     for name in ("pci", "uuid"):
         own = _value(gpu, name)
-        for one in candidates:
-            if own is not None and _value(one, name) == own:
-                return one
+        for candidate in candidates:
+            if own is not None and _value(candidate, name) == own:
+                return candidate
     alone = candidates[0] if len(candidates) == 1 else None
     return None if alone is None or (alone.pci and gpu.pci) else alone
 

@@ -97,10 +97,10 @@ def by_nvml(load: Load = import_module) -> LayerReport:
     nvml = Nvml(load)
     try:
         handles, reasons = nvml.devices()
-        found = tuple(_gpu(nvml, index, handle) for index, handle in enumerate(handles) if handle is not None)
+        gpus = tuple(_gpu(nvml, index, handle) for index, handle in enumerate(handles) if handle is not None)
     finally:
         nvml.close()
-    return LayerReport(found, "; ".join(f"GPU {index}: {reason}" for index, reason in reasons.items()))
+    return LayerReport(gpus, "; ".join(f"GPU {index}: {reason}" for index, reason in reasons.items()))
 
 
 def _gpu(nvml: Nvml, index: int, device: Any) -> Gpu:  # noqa: ANN401  (NVML has no types)
@@ -182,8 +182,8 @@ def _clocks(nvml: Nvml, name: str, device: object) -> dict[str, float]:
 
 
 def _celsius(nvml: Nvml, device: object) -> float | None:
-    told = nvml.number("nvmlDeviceGetTemperature", device, GPU_SENSOR)
-    return told if told is not None else nvml.number("nvmlDeviceGetTemperatureV", device, GPU_SENSOR)
+    celsius = nvml.number("nvmlDeviceGetTemperature", device, GPU_SENSOR)
+    return celsius if celsius is not None else nvml.number("nvmlDeviceGetTemperatureV", device, GPU_SENSOR)
 
 
 def _throttle(nvml: Nvml, device: object) -> tuple[str, ...] | None:
@@ -194,13 +194,13 @@ def _throttle(nvml: Nvml, device: object) -> tuple[str, ...] | None:
 
 
 def _mig_devices(nvml: Nvml, device: object) -> tuple[MigDevice, ...]:
-    found = []
+    devices = []
     for index in range(nvml.number("nvmlDeviceGetMaxMigDeviceCount", device) or 0):
         part = nvml.ask("nvmlDeviceGetMigDeviceHandleByIndex", device, index)
         if part is None:  # not every place is taken
             continue
         attributes = nvml.ask("nvmlDeviceGetAttributes_v2", part)
-        found.append(
+        devices.append(
             MigDevice(
                 index=index,
                 uuid=nvml.text("nvmlDeviceGetUUID", part),
@@ -210,7 +210,7 @@ def _mig_devices(nvml: Nvml, device: object) -> tuple[MigDevice, ...]:
                 memory_bytes=int(attributes.memorySizeMB) * 2**20 if attributes is not None else None,
             )
         )
-    return tuple(found)
+    return tuple(devices)
 
 
 NVIDIA_SMI = "nvidia-smi"
@@ -229,10 +229,10 @@ def by_smi(run: Run = output) -> LayerReport:
         capabilities = _capabilities(run(("nvidia-smi", "--query-gpu=index,compute_cap", "--format=csv,noheader")))
     except LayerUnavailableError:
         capabilities = {}
-    found = from_xml(text, capabilities)
-    if not found:
+    gpus = from_xml(text, capabilities)
+    if not gpus:
         raise LayerUnavailableError("nvidia-smi sees no GPU")
-    return LayerReport(found, "" if capabilities else "this nvidia-smi does not tell the compute capability")
+    return LayerReport(gpus, "" if capabilities else "this nvidia-smi does not tell the compute capability")
 
 
 def from_xml(text: str, capabilities: Mapping[int, str]) -> tuple[Gpu, ...]:
@@ -241,7 +241,9 @@ def from_xml(text: str, capabilities: Mapping[int, str]) -> tuple[Gpu, ...]:
     except ElementTree.ParseError as broken:
         raise LayerUnavailableError(f"nvidia-smi does not answer in XML: {broken}") from broken
     shared = (_text(root, "driver_version"), _text(root, "cuda_version"))
-    return tuple(_gpu_smi(index, one, shared, capabilities.get(index)) for index, one in enumerate(root.iter("gpu")))
+    return tuple(
+        _gpu_smi(index, element, shared, capabilities.get(index)) for index, element in enumerate(root.iter("gpu"))
+    )
 
 
 def _gpu_smi(
@@ -280,8 +282,8 @@ def _gpu_smi(
 
 
 def _capabilities(csv: str) -> dict[int, str]:
-    found = re.findall(r"^\s*(\d+)\s*,\s*(\d+\.\d+)\s*$", csv, re.MULTILINE)
-    return {int(index): capability for index, capability in found}
+    rows = re.findall(r"^\s*(\d+)\s*,\s*(\d+\.\d+)\s*$", csv, re.MULTILINE)
+    return {int(index): capability for index, capability in rows}
 
 
 def _text(one: ElementTree.Element, path: str) -> str | None:
@@ -303,13 +305,13 @@ def _bytes(one: ElementTree.Element, path: str) -> int | None:
 
 def _pcie_smi(one: ElementTree.Element) -> dict[str, int]:
     link = "pci/pci_gpu_link_info"
-    told = {
+    pcie = {
         "generation": _number(one, f"{link}/pcie_gen/current_link_gen", ""),
         "width": _number(one, f"{link}/link_widths/current_link_width", "x"),
         "max_generation": _number(one, f"{link}/pcie_gen/max_link_gen", ""),
         "max_width": _number(one, f"{link}/link_widths/max_link_width", "x"),
     }
-    return {word: int(value) for word, value in told.items() if value}
+    return {word: int(value) for word, value in pcie.items() if value}
 
 
 def _power_limit_w(one: ElementTree.Element) -> float | None:
@@ -320,8 +322,8 @@ def _power_limit_w(one: ElementTree.Element) -> float | None:
 
 
 def _clocks_smi(one: ElementTree.Element, path: str) -> dict[str, float]:
-    told = {"sm": _number(one, f"{path}/sm_clock", "MHz"), "memory": _number(one, f"{path}/mem_clock", "MHz")}
-    return {word: mhz for word, mhz in told.items() if mhz}
+    clocks = {"sm": _number(one, f"{path}/sm_clock", "MHz"), "memory": _number(one, f"{path}/mem_clock", "MHz")}
+    return {word: mhz for word, mhz in clocks.items() if mhz}
 
 
 def _throttle_smi(one: ElementTree.Element) -> tuple[str, ...] | None:

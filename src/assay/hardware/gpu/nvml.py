@@ -133,9 +133,9 @@ _HARMLESS = 0x001 | 0x002 | 0x100
 
 def reasons_of_bits(bits: int) -> tuple[str, ...]:
     """The reasons in NVML's bits; a bit without a known meaning is told by its number."""
-    told = [word for bit, _, word in _REASONS if bits & bit]
+    reasons = [word for bit, _, word in _REASONS if bits & bit]
     rest = bits & ~_HARMLESS & ~sum(bit for bit, _, _ in _REASONS)
-    return (*told, f"unknown reason {rest:#x}") if rest else tuple(told)
+    return (*reasons, f"unknown reason {rest:#x}") if rest else tuple(reasons)
 
 
 def reasons_of_names(active: Mapping[str, str]) -> tuple[str, ...] | None:
@@ -162,8 +162,8 @@ def _ways(*names: str, of: int | None = None) -> _Ways:
 
 
 _QUESTIONS: dict[str, tuple[_Ways, Callable[[Any], float]]] = {
-    "gpu_util_pct": (_ways("nvmlDeviceGetUtilizationRates"), lambda told: float(told.gpu)),
-    "gpu_mem_bytes": (_ways("nvmlDeviceGetMemoryInfo"), lambda told: float(told.used)),
+    "gpu_util_pct": (_ways("nvmlDeviceGetUtilizationRates"), lambda rates: float(rates.gpu)),
+    "gpu_mem_bytes": (_ways("nvmlDeviceGetMemoryInfo"), lambda memory: float(memory.used)),
     "power_w": (_ways("nvmlDeviceGetPowerUsage"), _milli),
     "sm_mhz": (_ways("nvmlDeviceGetClockInfo", of=SM_CLOCK), float),
     "mem_mhz": (_ways("nvmlDeviceGetClockInfo", of=MEMORY_CLOCK), float),
@@ -229,12 +229,12 @@ class GpuReader:
         """
         if index in self.lost:
             return {}
-        told: dict[str, float] = {}
+        readings: dict[str, float] = {}
         failed: Exception | None = None
         questions = self._questions[index]
         for name, question in tuple(questions.items()):
             try:
-                told[name] = float(question.ask())
+                readings[name] = float(question.ask())
             except Exception as failure:  # NVML has its own errors
                 number = number_of(failure)
                 if number in GONE:
@@ -243,10 +243,10 @@ class GpuReader:
                     del questions[name]
                 else:
                     failed = failure
-        self._silent[index] = 0 if told or failed is None else self._silent[index] + 1
+        self._silent[index] = 0 if readings or failed is None else self._silent[index] + 1
         if failed is not None and self._silent[index] >= _SILENT_LOOKS:
             raise self._lose(index, failed) from failed
-        return told
+        return readings
 
     def throttle_reasons(self, bits: float) -> tuple[str, ...]:
         """Why the clocks are held down; low clocks of an idle GPU and clocks set by a user are no reason."""
@@ -265,8 +265,8 @@ class GpuReader:
                 continue
             for row in rows:
                 pid, memory = int(row.pid), getattr(row, "usedGpuMemory", None)
-                known = [one for one in (held.get(pid), memory) if one is not None and one != _NO_MEMORY_TOLD]
-                held[pid] = max(known, default=None)  # one that computes and draws is told twice
+                sizes = [size for size in (held.get(pid), memory) if size is not None and size != _NO_MEMORY_TOLD]
+                held[pid] = max(sizes, default=None)  # one that computes and draws is told twice
         return tuple(sorted(held.items()))
 
     def limits(self, index: int) -> dict[str, float]:
@@ -274,13 +274,13 @@ class GpuReader:
 
         The margin is how much warmer it may become from now on until it slows itself down.
         """
-        told: dict[str, float] = {}
+        limits: dict[str, float] = {}
         for name, question in _LIMITS.items() if index not in self.lost else ():
             try:
-                told[name] = float(_Question(self._nvml, self._handles[index], *question).ask())
+                limits[name] = float(_Question(self._nvml, self._handles[index], *question).ask())
             except Exception:  # noqa: S112  (not every board tells everything)
                 continue
-        return told
+        return limits
 
     def close(self) -> None:
         """Let go of the driver; nothing can be read after it."""

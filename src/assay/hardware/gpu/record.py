@@ -80,12 +80,12 @@ class Gpu:
 
     def record(self) -> dict[str, JsonValue]:
         """As JSON, without what is not known."""
-        told = _told(self)
+        record = _told(self)
         if self.throttle is not None:  # nothing holds its clocks down: that is told, too
-            told["throttle"] = list(self.throttle)
+            record["throttle"] = list(self.throttle)
         if self.mig_devices:
-            told["mig_devices"] = [device.record() for device in self.mig_devices]
-        return told
+            record["mig_devices"] = [device.record() for device in self.mig_devices]
+        return record
 
 
 def pci_address(text: str) -> str | None:
@@ -96,15 +96,15 @@ def pci_address(text: str) -> str | None:
 
 
 def _told(one: Gpu | MigDevice) -> dict[str, JsonValue]:
-    told: dict[str, JsonValue] = {}
+    record: dict[str, JsonValue] = {}
     for each in fields(one):
         value = getattr(one, each.name)
         if value is None or value == "" or (isinstance(value, (tuple, Mapping)) and not value):
             continue
         if isinstance(value, Mapping):
             value = dict(value)
-        told[each.name] = cast("JsonValue", list(value) if isinstance(value, tuple) else value)
-    return told
+        record[each.name] = cast("JsonValue", list(value) if isinstance(value, tuple) else value)
+    return record
 
 
 Run = Callable[[Sequence[str]], str]

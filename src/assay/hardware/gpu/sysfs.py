@@ -32,11 +32,11 @@ def by_sysfs(root: Path = Path("/")) -> LayerReport:
     if not cards.is_dir() and not pci.is_dir():
         raise LayerUnavailableError("neither /sys/class/drm nor /sys/bus/pci can be read here")
     devices, left_out = _devices(cards, pci)
-    found = tuple(_gpu(root, index, device, device.card) for index, device in enumerate(devices))
+    gpus = tuple(_gpu(root, index, device, device.card) for index, device in enumerate(devices))
     remark = f"left out, as they only show a picture: {', '.join(left_out)}" if left_out else ""
-    if not found:
+    if not gpus:
         raise LayerUnavailableError("; ".join(filter(None, ("the kernel shows no GPU", remark))))
-    return LayerReport(found, remark)
+    return LayerReport(gpus, remark)
 
 
 class _Device:
@@ -69,7 +69,7 @@ def _devices(cards: Path, pci: Path) -> tuple[list[_Device], list[str]]:
     for folder in sorted(pci.iterdir()) if pci.is_dir() else ():
         if folder.name not in on_bus and _is_gpu(folder):
             on_bus[folder.name] = _Device(folder, None)
-    pictures = [_ONLY_PICTURES[one.vendor] for one in on_bus.values() if one.vendor in _ONLY_PICTURES]
+    pictures = [_ONLY_PICTURES[board.vendor] for board in on_bus.values() if board.vendor in _ONLY_PICTURES]
     computing = [on_bus[name] for name in sorted(on_bus) if on_bus[name].vendor not in _ONLY_PICTURES]
     return computing + on_chip, pictures
 
@@ -87,10 +87,10 @@ def _gpu(root: Path, index: int, device: _Device, card: Path | None) -> Gpu:
     clocks, most = _clocks(device.folder, card)
     memory, limit_uw = number_of(device.folder / "mem_info_vram_total"), _hwmon(device.folder, "power1_cap")
     celsius, slow = _hwmon(device.folder, "temp1_input"), _hwmon(device.folder, "temp1_crit")
-    told = nvidia.get("Model") or text_of(device.folder / "product_name") or compatible
+    model = nvidia.get("Model") or text_of(device.folder / "product_name") or compatible
     return Gpu(
         index=index,
-        name=told or _name(root, device.vendor, text_of(device.folder / "device")),
+        name=model or _name(root, device.vendor, text_of(device.folder / "device")),
         vendor=maker,
         layer=SYSFS,
         uuid=nvidia.get("GPU UUID") or text_of(device.folder / "unique_id") or None,
@@ -128,14 +128,14 @@ def _name(root: Path, vendor: str, device: str) -> str:
 
 
 def _pcie(folder: Path) -> dict[str, int]:
-    told = {
+    link = {
         "generation": _GENERATION_OF.get(text_of(folder / "current_link_speed").partition(" ")[0]),
         "width": number_of(folder / "current_link_width"),
         "max_generation": _GENERATION_OF.get(text_of(folder / "max_link_speed").partition(" ")[0]),
         "max_width": number_of(folder / "max_link_width"),
     }
     # A link of a GPU on the chip itself reads as 255 lanes or none.
-    return {word: value for word, value in told.items() if value and value < 255}
+    return {word: value for word, value in link.items() if value and value < 255}
 
 
 def _clocks(folder: Path, card: Path | None) -> tuple[dict[str, float], dict[str, float]]:
@@ -157,5 +157,5 @@ def _clocks(folder: Path, card: Path | None) -> tuple[dict[str, float], dict[str
 
 
 def _hwmon(folder: Path, file: str) -> int | None:
-    found: Iterable[Path] = (folder / "hwmon").glob(f"hwmon*/{file}")
-    return next((value for path in sorted(found) if (value := number_of(path)) is not None), None)
+    paths: Iterable[Path] = (folder / "hwmon").glob(f"hwmon*/{file}")
+    return next((value for path in sorted(paths) if (value := number_of(path)) is not None), None)

@@ -45,12 +45,12 @@ def find_programs(
         UsageError: if a variable names a program that is not there.
     """
     env = os.environ if environ is None else environ
-    found = {}
+    programs = {}
     for part in parts:
         program = _given(part, env) or next(_candidates(part, env, (root, unpacked)), None)
         if program is not None:
-            found[part] = str(program)
-    return found
+            programs[part] = str(program)
+    return programs
 
 
 def initdb_of(postgres: str) -> str:
@@ -72,12 +72,12 @@ def _given(part: str, env: Mapping[str, str]) -> Path | None:
 
 
 def _on_path(part: str, name: str, env: Mapping[str, str]) -> Path | None:
-    found = shutil.which(name, path=env.get("PATH"))
-    if found is None:
+    program = shutil.which(name, path=env.get("PATH"))
+    if program is None:
         return None
     # Behind a link of PostgreSQL lies the folder with all of its programs. Redis is one file with several names, and
     # does what it is called by: behind its link lies the name of another program.
-    return Path(found).resolve() if part == "postgresql" else Path(found).absolute()
+    return Path(program).resolve() if part == "postgresql" else Path(program).absolute()
 
 
 def _candidates(part: str, env: Mapping[str, str], roots: Iterable[Path]) -> Iterator[Path]:
@@ -125,10 +125,10 @@ def fetch(parts: Sequence[str], unpacked: Path, tell: Tell) -> None:
     try:
         call([*apt, "update"], code="fetch")
         call([*apt, *install, *packages], env={"DEBIAN_FRONTEND": "noninteractive"}, code="fetch")
-        found = sorted(archives.glob("*.deb"))
-        if not found:
+        debs = sorted(archives.glob("*.deb"))
+        if not debs:
             raise MeasureError(f"no package came for {', '.join(parts)}", code="fetch", try_=how_to_install(parts))
-        for package in found:
+        for package in debs:
             call(["dpkg-deb", "--extract", str(package), str(unpacked)], code="fetch")
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -332,17 +332,17 @@ def programs_for(
         MeasureError: if one cannot be fetched.
     """
     old = {part: path for part, path in (known or {}).items() if part in stores and os.access(path, os.X_OK)}
-    found = {**find_programs(stores, unpacked), **old}
-    lacking = [part for part in stores if part not in found]
+    programs = {**find_programs(stores, unpacked), **old}
+    lacking = [part for part in stores if part not in programs]
     if lacking and (not may_fetch or not can_fetch()):
         raise missing(lacking, refused=not may_fetch)
     if lacking:
         fetch(lacking, unpacked, tell)
         unpacked.chmod(0o755)  # other accounts start programs from it
-        found = {**find_programs(stores, unpacked), **old}
-    if lacking := [part for part in stores if part not in found]:
+        programs = {**find_programs(stores, unpacked), **old}
+    if lacking := [part for part in stores if part not in programs]:
         raise missing(lacking, refused=False)
-    return found
+    return programs
 
 
 def ports_for(stores: Sequence[str], host: str, wanted: int | None) -> dict[str, int]:

@@ -311,10 +311,10 @@ def _end_one(process: subprocess.Popen[bytes], part: SystemPart) -> None:
 
 def _end_rest(leader: int) -> None:
     """End what is left of the group and session of a part whose first process has ended."""
-    for one in descendants(os.getpid())[1:]:
+    for process in descendants(os.getpid())[1:]:
         with suppress(OSError, psutil.Error):
-            if leader in (os.getpgid(one.pid), os.getsid(one.pid)):
-                one.kill()
+            if leader in (os.getpgid(process.pid), os.getsid(process.pid)):
+                process.kill()
 
 
 def _tie(stop: signal.Signals) -> Callable[[], None] | None:

@@ -208,9 +208,9 @@ class FleetClient(Transport):
         partial.unlink(missing_ok=True)
         try:
             self.insist(lambda: self._fetch(f"/artefacts/{sha256}", partial), patience_s=patience_s)
-            if (found := _digest(partial)) != sha256:
+            if (digest := _digest(partial)) != sha256:
                 raise MeasureError(
-                    f"the server sent another file: its SHA-256 is {found}, not {sha256}", code="checksum", at=self.url
+                    f"the server sent another file: its SHA-256 is {digest}, not {sha256}", code="checksum", at=self.url
                 )
             partial.replace(to)
         finally:

@@ -275,8 +275,8 @@ def _problems(response: httpx.Response, document: Mapping[str, Any] | None) -> t
     """What a problem document says, each of several problems apart; without one, what the status says."""
     said = document or {}
     listed = said.get("errors")
-    several = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    return tuple(_problem(response, one) for one in several) or (_problem(response, said),)
+    several = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    return tuple(_problem(response, entry) for entry in several) or (_problem(response, said),)
 
 
 def _problem(response: httpx.Response, said: Mapping[str, Any]) -> Problem:

@@ -326,7 +326,7 @@ def moment_axis(low: float, high: float) -> MomentAxis:
     """An axis from one moment to another, with a margin at both ends so that no point lies on an edge."""
     span = max(high - low, _HOUR)
     low, high = low - 0.02 * span, low + 1.02 * span
-    kind, step, _ = next((one for one in _STEPS if span / one[2] <= _MOST_TICKS), _STEPS[-1])
+    kind, step, _ = next((candidate for candidate in _STEPS if span / candidate[2] <= _MOST_TICKS), _STEPS[-1])
     ticks = tuple(at for at in _ticks(low, high, kind, step) if at >= low)
     return MomentAxis(low, high, ticks or (low, high))
 

@@ -56,8 +56,8 @@ def draw_tail(
     wanted = {statistic: limit for statistic, limit in limits.items() if statistic in ("p50", "median", *TAILS)}
     across = axis_for([float(at.min()), float(at.max()), *wanted.values()], may_log=True)
     title = f"{name}: how many are faster"
-    told = f"Half of {pooled.size:,} samples of {name} are at most {show(stats.p50)} {stats.unit}."
-    plane = Plane(title, told, across, f"{name}, in {stats.unit}", up, "share of the samples that are faster")
+    summary = f"Half of {pooled.size:,} samples of {name} are at most {show(stats.p50)} {stats.unit}."
+    plane = Plane(title, summary, across, f"{name}, in {stats.unit}", up, "share of the samples that are faster")
     points = [
         PlotPoint(limit, {"p50": 0.5, "median": 0.5, **TAILS}[statistic], "limit")
         for statistic, limit in wanted.items()
@@ -94,7 +94,7 @@ def draw_curves(record: CampaignRecord, labels: Mapping[str, str], anchors: Mapp
 def _latency_curve(
     series: Sequence[tuple[float, MultiRunJobResult]], path: str, across: str, rest: str, anchors: Mapping[str, str]
 ) -> Picture | None:
-    name = next((one for one in _LATENCIES if sum(one in job.metrics for _, job in series) >= 2), None)
+    name = next((metric for metric in _LATENCIES if sum(metric in job.metrics for _, job in series) >= 2), None)
     if name is None:
         return None
     there = [(level, job, job.metrics[name]) for level, job in series if name in job.metrics]
@@ -109,8 +109,8 @@ def _latency_curve(
     word = path.rpartition(".")[2]
     title = f"{name} over {word}{f' ({rest})' if rest else ''}"
     bend = knee([level for level, _, _ in there], [list(stats.run_values.values()) for _, _, stats in there])
-    told = "; ".join(f"{level:g}: {show(stats.p50)} {stats.unit}" for level, _, stats in there)
-    plane = Plane(title, told, x, across, up, f"{name}, in {there[0][2].unit}")
+    summary = "; ".join(f"{level:g}: {show(stats.p50)} {stats.unit}" for level, _, stats in there)
+    plane = Plane(title, summary, x, across, up, f"{name}, in {there[0][2].unit}")
     medians = [
         PlotPoint(level, stats.p50, verdict_word(job), y_ends=_ends(stats) or None, href=_link(anchors, job))
         for level, job, stats in there
@@ -158,16 +158,16 @@ def _curve_caption(bend: Knee | None, tails: bool, levels: int) -> str:
 
 def draw_search(job: MultiRunJobResult) -> list[Picture]:
     """The probes of the searches of a job: what each rate gave, whether it met the objective, and the answer."""
-    found = searches_of(job)
-    names = dict.fromkeys(name for _, one in found for name in as_mapping(one.get("objective")))
-    return [picture for name in names if (picture := _search(name, found, job)) is not None]
+    searches = searches_of(job)
+    names = dict.fromkeys(name for _, search in searches for name in as_mapping(search.get("objective")))
+    return [picture for name in names if (picture := _search(name, searches, job)) is not None]
 
 
 def _search(name: str, found: Sequence[tuple[int, Mapping[str, JsonValue]]], job: MultiRunJobResult) -> Picture | None:
     limit = next(
-        value for _, one in found if isinstance(value := as_mapping(one.get("objective")).get(name), int | float)
+        value for _, search in found if isinstance(value := as_mapping(search.get("objective")).get(name), int | float)
     )
-    probes = [probe for _, one in found for probe in as_mappings(one.get("probes"))]
+    probes = [probe for _, search in found for probe in as_mappings(search.get("probes"))]
     points = [point for probe in probes if (point := _probe_point(probe, name)) is not None]
     if len({point.x for point in points}) < 2:
         return None
@@ -175,10 +175,12 @@ def _search(name: str, found: Sequence[tuple[int, Mapping[str, JsonValue]]], job
     across = axis_for([point.x for point in points], may_log=True)
     up = axis_for([float(limit), *(point.y for point in points)], may_log=True)
     title = f"{name} at each rate that was tried"
-    told = "; ".join(f"{show(point.x)}/s: {show(point.y)} ({point.kind})" for point in points)
-    plane = Plane(title, told, across, "requests per second", up, name)
+    summary = "; ".join(f"{show(point.x)}/s: {show(point.y)} ({point.kind})" for point in points)
+    plane = Plane(title, summary, across, "requests per second", up, name)
     ends = [
-        (low, high) for _, one in found if (low := as_number(one.get("low"))) and (high := as_number(one.get("high")))
+        (low, high)
+        for _, search in found
+        if (low := as_number(search.get("low"))) and (high := as_number(search.get("high")))
     ]
     stats = job.metrics.get("capacity_per_s")
     band = (
@@ -226,8 +228,8 @@ def draw_recall(
     across = axis_for([end for point in points for end in (point.x, *(point.x_ends or ()))])
     up = axis_for([end for point in points for end in (point.y, *(point.y_ends or ()))], may_log=True, zero=True)
     title = "Queries per second over recall"
-    told = "; ".join(f"{point.name}: recall {point.x:.3f}, {show(point.y)} queries/s" for point in points)
-    plane = Plane(title, told, across, "recall (mean of all queries)", up, "queries per second")
+    summary = "; ".join(f"{point.name}: recall {point.x:.3f}, {show(point.y)} queries/s" for point in points)
+    plane = Plane(title, summary, across, "recall (mean of all queries)", up, "queries per second")
     front = _best(points)
     drawn = plane.draw(plane.line([(point.x, point.y) for point in front], "trace tail"), plane.points(points))
     caption = (
@@ -239,7 +241,10 @@ def draw_recall(
 
 def _recall_numbers(points: Sequence[PlotPoint]) -> Numbers:
     columns = ("job", "recall", "recall low", "recall high", "queries per second", "low", "high")
-    rows = [(one.name, one.x, *(one.x_ends or (None, None)), one.y, *(one.y_ends or (None, None))) for one in points]
+    rows = [
+        (point.name, point.x, *(point.x_ends or (None, None)), point.y, *(point.y_ends or (None, None)))
+        for point in points
+    ]
     return Numbers.of(columns, rows)
 
 
@@ -260,7 +265,7 @@ def _recall_point(job: MultiRunJobResult, name: str, href: str | None) -> PlotPo
 def _best(points: Sequence[PlotPoint]) -> list[PlotPoint]:
     """The points that no other one beats in both directions, by recall."""
     front: list[PlotPoint] = []
-    for point in sorted(points, key=lambda one: (-one.x, -one.y)):
+    for point in sorted(points, key=lambda spot: (-spot.x, -spot.y)):
         if not front or point.y > front[-1].y:
             front.append(point)
     return front[::-1]
@@ -268,10 +273,10 @@ def _best(points: Sequence[PlotPoint]) -> list[PlotPoint]:
 
 def limits_of(job: MultiRunJobResult, metric: str) -> dict[str, float]:
     """Statistic → its objective, for those of a metric."""
-    found = section(job.definition, "objective")
+    limits = section(job.definition, "objective")
     return {
         name.rpartition(".")[2]: float(limit)
-        for name, limit in found.items()
+        for name, limit in limits.items()
         if name.rpartition(".")[0] == metric and isinstance(limit, int | float)
     }
 
@@ -299,9 +304,9 @@ def _draw(levels: Sequence[Level], path: str, across: str, rest: str) -> Picture
     ]
     values = [end for point in good for end in (point.y, *(point.y_ends or ()))] + [value for _, value in finished]
     title = f"goodput over {path.rpartition('.')[2]}{f' ({rest})' if rest else ''}"
-    told = "; ".join(f"{point.x:g}: {show(point.y)}/s" for point in good)
+    summary = "; ".join(f"{point.x:g}: {show(point.y)}/s" for point in good)
     x = axis_for([point.x for point in good], may_log=True, zero=True)
-    plane = Plane(title, told, x, across, axis_for(values, zero=True), "requests per second")
+    plane = Plane(title, summary, x, across, axis_for(values, zero=True), "requests per second")
     drawn = plane.draw(
         plane.line(finished, "trace tail"),
         plane.points([PlotPoint(level, value, "tail") for level, value in finished]),

@@ -66,17 +66,17 @@ def draw_monitoring(job: MultiRunJobResult, files: Files) -> Picture | None:
     runs = read_metrics(job, files)
     if not runs:
         return None
-    origin = min(one.begin_s for one in runs.values())
+    origin = min(metrics.begin_s for metrics in runs.values())
     every = panels_of(list(runs.values()), origin)
     # What was zero all the time is told in a sentence.
     panels = [panel for panel in every if any(course.told.any() for _, course in panel.lines)]
     if not panels:
         return None
-    stretches = [_stretch(run, one, origin) for run, one in runs.items()]
-    across = close_axis(0.0, max(one.end_s for one in stretches), count=6)
-    top = (2 if any(one.phases for one in stretches) else 1) * STRIP + 8
+    stretches = [_stretch(run, metrics, origin) for run, metrics in runs.items()]
+    across = close_axis(0.0, max(stretch.end_s for stretch in stretches), count=6)
+    top = (2 if any(stretch.phases for stretch in stretches) else 1) * STRIP + 8
     height = top + len(panels) * (PANEL + GAP) - 8
-    content = [_backdrop(stretches, across, top, height - top), *(_run(one, across) for one in stretches)]
+    content = [_backdrop(stretches, across, top, height - top), *(_run(stretch, across) for stretch in stretches)]
     most = max(_MOST_POINTS // max(sum(len(panel.lines) for panel in panels), 1), 24)
     content += [
         _panel(panel, across, top + place * (PANEL + GAP) + GAP - 8, most) for place, panel in enumerate(panels)
@@ -108,11 +108,11 @@ def read_metrics(job: MultiRunJobResult, files: Files) -> dict[int, Metrics]:
 
 def panels_of(runs: Sequence[Metrics], origin_s: float) -> list[ScrapePanel]:
     """The panels of a job, from what was scraped of its runs; times count from a moment."""
-    found: dict[Quantity, dict[str, list[CounterCourse]]] = {}
+    by_quantity: dict[Quantity, dict[str, list[CounterCourse]]] = {}
     for metrics in runs:
-        for one in watched(metrics):
-            found.setdefault(one.quantity, {}).setdefault(one.of, []).append(one.course)
-    return [_made(quantity, lines, origin_s) for quantity, lines in found.items()]
+        for counter in watched(metrics):
+            by_quantity.setdefault(counter.quantity, {}).setdefault(counter.of, []).append(counter.course)
+    return [_made(quantity, lines, origin_s) for quantity, lines in by_quantity.items()]
 
 
 def _made(quantity: Quantity, lines: dict[str, list[CounterCourse]], origin_s: float) -> ScrapePanel:
@@ -132,7 +132,10 @@ def _after_another(courses: Sequence[CounterCourse], origin_s: float, scale: flo
             at += [one.at_s - origin_s, one.at_s[-1:] - origin_s]
             value += [one.value * scale, np.array([np.nan])]
     return CounterCourse(
-        np.concatenate(at), np.concatenate(value), sum(one.resets for one in courses), sum(one.gaps for one in courses)
+        np.concatenate(at),
+        np.concatenate(value),
+        sum(course.resets for course in courses),
+        sum(course.gaps for course in courses),
     )
 
 
@@ -146,8 +149,8 @@ def _stretch(run: int, metrics: Metrics, origin_s: float) -> ScrapeSpan:
 def _backdrop(runs: Sequence[ScrapeSpan], across: Axis, top: float, height: float) -> Markup:
     """Behind all panels: everything outside the measured windows is shaded, and each run has its edges."""
     shade, edges, done = [], [], 0.0
-    for one in runs:
-        begin, end = one.measured or (one.begin_s, one.end_s)
+    for stretch in runs:
+        begin, end = stretch.measured or (stretch.begin_s, stretch.end_s)
         shade += [bar(across, done, max(begin, done), top, height, "warm")]
         edges += [line(across.percent(at), across.percent(at), 0, top + height, "edge") for at in (begin, end)]
         done = max(end, done)
@@ -188,8 +191,8 @@ def pieces(course: CounterCourse) -> Iterable[tuple[NDArray[np.float64], NDArray
 def _trace(
     at: NDArray[np.float64], value: NDArray[np.float64], across: Axis, up: Axis, top: float, class_: str, most: int
 ) -> Markup:
-    kept_at, kept = thin(at, value, most)
-    points = list(zip(across.shares(kept_at), up.shares(kept), strict=True))
+    kept_at, kept_values = thin(at, value, most)
+    points = list(zip(across.shares(kept_at), up.shares(kept_values), strict=True))
     if len(points) == 1:
         points = [(max(points[0][0] - 0.002, 0.0), points[0][1]), (min(points[0][0] + 0.002, 1.0), points[0][1])]
     return curve(points, top, PANEL, class_)
@@ -200,8 +203,8 @@ def _told(panels: Sequence[ScrapePanel]) -> str:
     parts = ["Nodes and services over time, all runs one after another."]
     for panel in panels:
         means = [
-            f"{one_line(of)} {show(float(one.told.mean()))} on average, at most {show(float(one.told.max()))}"
-            for of, one in panel.lines
+            f"{one_line(of)} {show(float(line.told.mean()))} on average, at most {show(float(line.told.max()))}"
+            for of, line in panel.lines
         ]
         parts.append(f"{panel.title}{f' in {panel.unit}' if panel.unit else ''}: {'; '.join(means)}.")
     return " ".join(parts)
@@ -221,9 +224,9 @@ def _caption(
         parts.append("A counter that began again has no rate in that step.")
     if still := [panel.title.lower() for panel in every if panel not in panels]:
         parts.append(f"Zero all the time: {', '.join(still)}.")
-    kept = sum(FILE in run.files for run in job.runs)
-    if kept > len(runs):
-        parts.append(f"{len(runs)} of {kept} runs are drawn.")
+    recorded = sum(FILE in run.files for run in job.runs)
+    if recorded > len(runs):
+        parts.append(f"{len(runs)} of {recorded} runs are drawn.")
     if any(panel.left_out for panel in panels):
         parts.append("Of many nodes, those with the highest values are drawn.")
     return " ".join(parts)

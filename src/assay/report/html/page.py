@@ -114,7 +114,7 @@ def _overview(record: CampaignRecord, labels: dict[str, str], anchors: dict[str,
     undrawn = [labels[job.job] for job in record.jobs if job.state != "done"]
     note = el("p", f"Not drawn, as they have no numbers: {', '.join(undrawn)}.", class_="quiet") if undrawn else None
     shown = (
-        el("div", *(one.figure() for one in pictures), class_="figures"),
+        el("div", *(picture.figure() for picture in pictures), class_="figures"),
         note,
         summary_table(record, labels, anchors),
     )
@@ -174,7 +174,7 @@ def _rows(job: MultiRunJobResult, label: str) -> Iterator[Sequence[Child]]:
 def _doubts(job: MultiRunJobResult, label: str) -> list[str]:
     if job.state != "done":
         return [f"{verdict_word(job)} – {label}: {unmeasured_sentence(job)}"]
-    return [f"{check_word(one)} – {label}: {check_sentence(one)}" for one in failed(job.checks)]
+    return [f"{check_word(check)} – {label}: {check_sentence(check)}" for check in failed(job.checks)]
 
 
 _SIGNS = {True: ("✓", "passed"), False: ("✕", "failed"), None: ("–", "not told")}
@@ -197,7 +197,9 @@ def job_section(
         el("p", *_sentence(job), class_="lead"),
         energy_line(job) if measured else None,
         _why(job) if not measured else _judgement(job),
-        el("div", *(one.figure() for one in job_pictures(job, samples, files)), class_="figures") if measured else None,
+        el("div", *(picture.figure() for picture in job_pictures(job, samples, files)), class_="figures")
+        if measured
+        else None,
         _folded("Metrics", _metrics(job), opened=True) if measured and job.metrics else None,
         *([_folded(title, content, opened=True) for title, content in answers_tables(job)] if measured else ()),
         *(_folded(title, content, opened=shown) for title, content, shown in hardware_tables(job)),
@@ -289,8 +291,8 @@ def _entry(sign: str, word: str, kind: str, check: Check) -> Markup:
 
 def _metrics(job: MultiRunJobResult) -> Markup:
     absent: Mapping[str, str] = {name: why for run in job.runs for name, why in run.absent.items()}
-    told = {*job.metrics, *(["energy_j"] if energy_sentence(job) else [])}  # energy has a sentence of its own
-    reasons = [el("li", el("code", name), ": ", why) for name, why in absent.items() if name not in told]
+    present = {*job.metrics, *(["energy_j"] if energy_sentence(job) else [])}  # energy has a sentence of its own
+    reasons = [el("li", el("code", name), ": ", why) for name, why in absent.items() if name not in present]
     missing = join((el("p", "Not measured:", class_="quiet"), el("ul", *reasons))) if reasons else None
     return join((metrics_table(job), missing))
 

@@ -63,20 +63,20 @@ def draw_overview(record: CampaignRecord, labels: Mapping[str, str], anchors: Ma
 
 def read_samples(job: MultiRunJobResult, samples: Samples) -> Sets:
     """The samples of every run that has some; a file that cannot be read is the same as none."""
-    found: dict[int, tuple[SampleSet, ...]] = {}
+    sets: dict[int, tuple[SampleSet, ...]] = {}
     for run in job.runs:
         try:
-            found[run.run_id] = samples(job.job, run.run_id)
+            sets[run.run_id] = samples(job.job, run.run_id)
         except (AssayError, OSError):
             # The picture then shows the run medians alone; the report must not fail for a lost file.
-            found[run.run_id] = ()
-    return found
+            sets[run.run_id] = ()
+    return sets
 
 
 def job_pictures(job: MultiRunJobResult, samples: Samples, files: Files) -> list[Picture]:
     """All pictures of a job that was measured: of its samples, and of its telemetry."""
     watched = (draw_telemetry(job, files), draw_monitoring(job, files))
-    return [*draw_job(job, read_samples(job, samples)), *(one for one in watched if one is not None)]
+    return [*draw_job(job, read_samples(job, samples)), *(picture for picture in watched if picture is not None)]
 
 
 def draw_job(job: MultiRunJobResult, sets: Sets) -> list[Picture]:
@@ -99,8 +99,8 @@ def _overview_row(job: MultiRunJobResult, name: str, label: str, anchor: str) ->
     shown = show_statistics(stats, name)
     low, high = (stats.interval.low, stats.interval.high) if stats.interval else (None, None)
     word = verdict_word(job)
-    told = label if word == "valid" else f"{label} ({word})"
-    return PlotRow(told, f"{shown.median} {shown.spread}", centre_of(stats, name), low, high, word, f"#{anchor}")
+    caption = label if word == "valid" else f"{label} ({word})"
+    return PlotRow(caption, f"{shown.median} {shown.spread}", centre_of(stats, name), low, high, word, f"#{anchor}")
 
 
 def _overview(name: str, rows: Sequence[PlotRow], unit: str) -> Picture:
@@ -118,13 +118,13 @@ def _axis_title(name: str, unit: str) -> str:
     """What an axis shows, short enough for the narrowest picture: the whole meaning stands in the tables."""
     metric = METRICS.get(base_name(name))
     whole = f"{name}: {metric.meaning.partition(',')[0]}" if metric else name
-    told = whole if len(whole) <= _LONGEST_TITLE else shorten(one_line(name), _LONGEST_TITLE)
-    return f"{told}, in {unit}" if unit and len(unit) <= 10 else told
+    title = whole if len(whole) <= _LONGEST_TITLE else shorten(one_line(name), _LONGEST_TITLE)
+    return f"{title}, in {unit}" if unit and len(unit) <= 10 else title
 
 
 def _measured(sets: Sets, name: str) -> dict[int, Values]:
-    found = {run: _values(parts, name, "measure") for run, parts in sets.items()}
-    return {run: values[np.isfinite(values)] for run, values in found.items() if values.size}
+    by_run = {run: _values(parts, name, "measure") for run, parts in sets.items()}
+    return {run: values[np.isfinite(values)] for run, values in by_run.items() if values.size}
 
 
 def _values(parts: Iterable[SampleSet], name: str, phase: str) -> Values:
@@ -254,14 +254,15 @@ def _draw(title: str, tests: Sequence[DeviceTest], runs: int) -> Picture:
     ends = [end for test in tests for point in test.curve for end in (point.low, point.high)]
     up = axis_for(ends, zero=True, may_log=True)
     units = " or ".join(dict.fromkeys(curve_unit(test) for test in tests))
-    told = "; ".join(_told(test) for test in tests)
-    plane = Plane(title, told, across, _ACROSS[by], up, units)
+    summary = "; ".join(_told(test) for test in tests)
+    plane = Plane(title, summary, across, _ACROSS[by], up, units)
     drawn = [_plateau(plane, test) for test in tests]
     for place, test in enumerate(tests):
-        drawn.append(plane.line([(one.size, one.value) for one in test.curve], _KINDS[place % len(_KINDS)]))
+        drawn.append(plane.line([(spot.size, spot.value) for spot in test.curve], _KINDS[place % len(_KINDS)]))
         drawn.append(
             plane.points(
-                PlotPoint(one.size, one.value, _kind(test, one.size), y_ends=(one.low, one.high)) for one in test.curve
+                PlotPoint(spot.size, spot.value, _kind(test, spot.size), y_ends=(spot.low, spot.high))
+                for spot in test.curve
             )
         )
     svg = plane.draw(*drawn, *_names(plane, tests))

@@ -139,7 +139,7 @@ class Plane:
         return curve(shares, 0, HEIGHT, class_) if len(shares) > 1 else Markup()
 
     def points(self, points: Iterable[PlotPoint]) -> Markup:
-        return join(self._point(one) for one in points)
+        return join(self._point(point) for point in points)
 
     def limit(self, value: float, told: str) -> Markup:
         """A horizontal line that must not be passed, with what it is."""

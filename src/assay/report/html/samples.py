@@ -59,9 +59,9 @@ def draw_distribution(name: str, stats: MetricStatistics, samples: Mapping[int, 
         _row(run, stats.run_values[run], samples.get(run), plan.axis, i * height, height) for i, run in enumerate(runs)
     )
     shown = show_statistics(stats)
-    told = f"{name} by run. Median {shown.median} {stats.unit}, interval {shown.interval} between {stats.runs} runs."
+    summary = f"{name} by run. Median {shown.median} {stats.unit}, interval {shown.interval} between {stats.runs} runs."
     title = f"{name}, run by run"
-    chart = Chart(title, told, plan.axis, axis_title, height * len(runs), left=52)
+    chart = Chart(title, summary, plan.axis, axis_title, height * len(runs), left=52)
     drawn = chart.draw(_band(stats, plan.axis, height * len(runs)), rows)
     says = _caption(stats, samples, runs, plan)
     return Picture(f"runs:{name}", "runs", title, drawn, says, lambda: _numbers(name, stats, samples))
@@ -97,7 +97,7 @@ def _run_numbers(run: int, median: float, values: Values | None) -> tuple[Cell, 
     # A shape that nobody saw is not told: few samples have no quantiles.
     inner: list[Cell] = [None] * 4
     if values.size >= _FEW:
-        inner = [float(one) for one in np.quantile(values, [0.05, 0.25, 0.75, 0.95])]
+        inner = [float(quantile) for quantile in np.quantile(values, [0.05, 0.25, 0.75, 0.95])]
     return (str(run), int(values.size), median, *inner, float(values.min()), float(values.max()), None, None)
 
 
@@ -185,10 +185,10 @@ def draw_timeline(name: str, unit: str, traces: Sequence[SampleTrace]) -> Pictur
     across = close_axis(0.0, max(float(trace.at_s[-1]) for trace in drawn) or 1.0)
     up = _height_axis(drawn)
     panels = join(_panel(trace, across, up, i * (_PANEL + _GAP)) for i, trace in enumerate(drawn))
-    told = f"{name} of every sample over time, for {len(drawn)} runs one below the other."
+    summary = f"{name} of every sample over time, for {len(drawn)} runs one below the other."
     height = len(drawn) * (_PANEL + _GAP) - _GAP
     title = f"{name} over time, run below run"
-    chart = Chart(title, told, across, "seconds since the warm-up began", height, left=52, top=22)
+    chart = Chart(title, summary, across, "seconds since the warm-up began", height, left=52, top=22)
     says = _timeline_caption(name, unit, traces, drawn, up)
     numbers = partial(_timeline_numbers, name, unit, drawn)
     return Picture(f"time:{name}", "time", title, chart.draw(panels), says, numbers, wide=True)
@@ -215,13 +215,13 @@ def thin(
     size, longer = divmod(value.size, stretches)
     edge = longer * (size + 1)
     parts = ((0, value[:edge].reshape(longer, size + 1)), (edge, value[edge:].reshape(stretches - longer, size)))
-    kept = [
+    indices = [
         begin + np.arange(rows.shape[0]) * rows.shape[1] + ends
         for begin, rows in parts
         if rows.size
         for ends in (rows.argmin(axis=1), rows.argmax(axis=1))
     ]
-    order = np.unique(np.concatenate(kept))
+    order = np.unique(np.concatenate(indices))
     return at[order], value[order]
 
 

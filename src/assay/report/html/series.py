@@ -100,11 +100,11 @@ def draw_series(picture: SeriesPicture) -> Markup:
     """The picture with its caption and the list of what is marked, for a page."""
     plane = _plane(picture)
     drawn = plane.draw(*_content(plane, picture, _PAGE_PX, numbered=True))
-    found = [el("li", _told(one)) for one in picture.turns]
+    turns = [el("li", _told(turn)) for turn in picture.turns]
     return join(
         (
             figure(picture.title, drawn, _caption(picture), wide=True),
-            el("ol", *found, class_="turns") if found else None,
+            el("ol", *turns, class_="turns") if turns else None,
         )
     )
 
@@ -139,21 +139,21 @@ def series_svg(picture: SeriesPicture) -> str:
 
 def levels(picture: SeriesPicture) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
     """The levels between the changes, each as a line from one (moment, value) to another."""
-    known = [(one.at, one.value) for one in picture.spots if one.value is not None]
-    if not known:
+    points = [(spot.at, spot.value) for spot in picture.spots if spot.value is not None]
+    if not points:
         return
-    begin, level = known[0][0], picture.turns[0].before if picture.turns else median(value for _, value in known)
+    begin, level = points[0][0], picture.turns[0].before if picture.turns else median(value for _, value in points)
     for turn in picture.turns:
         yield (begin, level), (turn.good_at, level)
         if turn.kind == "drift":
             yield (turn.good_at, turn.before), (turn.end, turn.after)
         begin, level = (turn.end if turn.kind == "drift" else turn.at), turn.after
-    yield (begin, level), (max(known[-1][0], begin), level)
+    yield (begin, level), (max(points[-1][0], begin), level)
 
 
 def gaps(picture: SeriesPicture) -> tuple[tuple[float, float], ...]:
     """Times without any result, longer than is usual in the series."""
-    moments = sorted(one.at for one in picture.spots)
+    moments = sorted(spot.at for spot in picture.spots)
     pauses = [b - a for a, b in pairwise(moments)]
     if len(pauses) < 4:
         return ()
@@ -163,14 +163,14 @@ def gaps(picture: SeriesPicture) -> tuple[tuple[float, float], ...]:
 
 
 def _plane(picture: SeriesPicture) -> Plane:
-    moments = [one.at for one in picture.spots] + ([picture.until] if picture.until is not None else [])
+    moments = [spot.at for spot in picture.spots] + ([picture.until] if picture.until is not None else [])
     across = moment_axis(min(moments), max(moments)) if moments else moment_axis(0.0, 1.0)
     return Plane(picture.title, _described(picture), across, "", _up(picture), picture.unit or "value")
 
 
 def _up(picture: SeriesPicture) -> Axis:
     """From the lowest value to the highest, but for the wildest; every level fits."""
-    values = sorted(one.value for one in picture.spots if one.value is not None)
+    values = sorted(spot.value for spot in picture.spots if spot.value is not None)
     if not values:
         return axis_for((0.0, 1.0))
     cut = int(len(values) * _SHOWN_SHARE)
@@ -184,27 +184,27 @@ def _content(plane: Plane, picture: SeriesPicture, narrowest_px: float, *, numbe
     begin = [_window(plane, picture.since)] if picture.since is not None else []
     return [
         *begin,
-        *(_gap(plane, one, narrowest_px) for one in gaps(picture)),
+        *(_gap(plane, gap, narrowest_px) for gap in gaps(picture)),
         *_points(plane, picture.spots),
         *(plane.line(part, "series-level") for part in levels(picture)),
         *_turns(plane, picture.turns, narrowest_px, numbered=numbered),
-        *(_failed(plane, one) for one in picture.spots if one.value is None),
+        *(_failed(plane, spot) for spot in picture.spots if spot.value is None),
     ]
 
 
 def _points(plane: Plane, spots: Sequence[SeriesPoint]) -> Iterator[Markup]:
-    known = [(one, one.value) for one in spots if one.value is not None]
-    inside = [(one, value) for one, value in known if plane.up.low <= value <= plane.up.high]
+    points = [(spot, spot.value) for spot in spots if spot.value is not None]
+    inside = [(spot, value) for spot, value in points if plane.up.low <= value <= plane.up.high]
     errors = [
-        (one.at, value - _WHISKER * one.error, value + _WHISKER * one.error) for one, value in inside if one.error
+        (spot.at, value - _WHISKER * spot.error, value + _WHISKER * spot.error) for spot, value in inside if spot.error
     ]
     if errors:
         yield _path((f"M{_x(plane, at)} {_y(plane, low)}V{_y(plane, high)}" for at, low, high in errors), "spot-error")
-    yield _path((f"M{_x(plane, one.at)} {_y(plane, value)}h0" for one, value in inside), "spot")
-    doubtful = [(one, value) for one, value in inside if one.verdict in ("suspect", "invalid")]
+    yield _path((f"M{_x(plane, spot.at)} {_y(plane, value)}h0" for spot, value in inside), "spot")
+    doubtful = [(spot, value) for spot, value in inside if spot.verdict in ("suspect", "invalid")]
     if doubtful:  # open circles: the middle is painted over
-        yield _path((f"M{_x(plane, one.at)} {_y(plane, value)}h0" for one, value in doubtful), "spot hole")
-    for one, value in known:
+        yield _path((f"M{_x(plane, spot.at)} {_y(plane, value)}h0" for spot, value in doubtful), "spot hole")
+    for one, value in points:
         if not plane.up.low <= value <= plane.up.high:
             x, y = plane.across.percent(one.at), 0.0 if value > plane.up.high else HEIGHT - 7.0
             yield line(x, x, y, y + 7, "beyond")
@@ -274,9 +274,9 @@ def _turns(plane: Plane, turns: Sequence[SeriesChange], narrowest_px: float, *, 
         if row is not None:
             free[row] = max(begin_px, left_px + length_px)
             signs.append(label(words, "-9" if at_end else "9", 4, f"tick halo{' end' if at_end else ''}"))
-        told = el("title", _told(turn))
-        yield el("g", told, line(_percent(share), _percent(share), y, HEIGHT, f"turn-line {kind}"))
-        named.append(el("svg", told, *signs, x=_percent(share), y=y, width=1, height=1, overflow="visible"))
+        title = el("title", _told(turn))
+        yield el("g", title, line(_percent(share), _percent(share), y, HEIGHT, f"turn-line {kind}"))
+        named.append(el("svg", title, *signs, x=_percent(share), y=y, width=1, height=1, overflow="visible"))
     yield from named
 
 
@@ -295,34 +295,34 @@ def _told(turn: SeriesChange) -> str:
 
 def _described(picture: SeriesPicture) -> str:
     """The picture in words, for people who cannot see it."""
-    known = [one.value for one in picture.spots if one.value is not None]
-    if not known:
+    values = [spot.value for spot in picture.spots if spot.value is not None]
+    if not values:
         return "No result has a value."
     first, last = picture.spots[0].at, picture.spots[-1].at
-    between = f"between {show(min(known))} and {show(max(known))} {picture.unit}".rstrip()
-    parts = [f"{len(known)} results from {_date(first)} to {_date(last)}, {between}."]
-    parts += [f"Change {number}: {_told(one)}." for number, one in enumerate(picture.turns, 1)]
+    between = f"between {show(min(values))} and {show(max(values))} {picture.unit}".rstrip()
+    parts = [f"{len(values)} results from {_date(first)} to {_date(last)}, {between}."]
+    parts += [f"Change {number}: {_told(turn)}." for number, turn in enumerate(picture.turns, 1)]
     parts += [f"No results from {_date(a)} to {_date(b)}." for a, b in gaps(picture)]
-    failed = len(picture.spots) - len(known)
+    failed = len(picture.spots) - len(values)
     return " ".join([*parts, *([f"{failed} jobs failed."] if failed else [])])
 
 
 def _caption(picture: SeriesPicture) -> str:
     parts = ["Each dot is one result"]
     parts[0] += (
-        ", its whisker 95 % from the spread between its runs." if any(one.error for one in picture.spots) else "."
+        ", its whisker 95 % from the spread between its runs." if any(spot.error for spot in picture.spots) else "."
     )
     parts.append("The lines are the levels between changes.")
     if picture.turns:
         parts.append("A sign that points down is a change for the worse, up for the better, a diamond cannot be told.")
-    if any(one.state != "open" for one in picture.turns):
+    if any(turn.state != "open" for turn in picture.turns):
         parts.append("An open sign on a dashed line was expected, acknowledged or is over.")
     shown = _up(picture)
-    if any(one.value is not None and not shown.low <= one.value <= shown.high for one in picture.spots):
+    if any(spot.value is not None and not shown.low <= spot.value <= shown.high for spot in picture.spots):
         parts.append("A red tick at the edge is a result that lies beyond.")
-    if any(one.verdict in ("suspect", "invalid") for one in picture.spots):
+    if any(spot.verdict in ("suspect", "invalid") for spot in picture.spots):
         parts.append("Open dots are suspect or invalid.")
-    if any(one.value is None for one in picture.spots):
+    if any(spot.value is None for spot in picture.spots):
         parts.append("A cross at the bottom is a job that failed.")
     if gaps(picture):
         parts.append("Nothing was measured in the grey times.")
@@ -347,7 +347,7 @@ def _alone_style() -> str:
     package = files("assay.report.html")
     page, drawn, own = (package.joinpath(name).read_text("utf-8") for name in ("style.css", "chart.css", "digest.css"))
     colours = page[: page.index("* {")]
-    rules = [one for one in (*drawn.splitlines(), *own.splitlines()) if one.startswith(".chart ")]
+    rules = [rule for rule in (*drawn.splitlines(), *own.splitlines()) if rule.startswith(".chart ")]
     font = (
         'svg { font-family: system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; } .back { fill: var(--surface); }'
     )

@@ -26,17 +26,17 @@ def readable_files(
     job: MultiRunJobResult, runs: Iterable[int], files: Files, name: str, read: Callable[[bytes], Read], most: int
 ) -> dict[int, Read]:
     """Run → what a file of it says, for the first runs that left something readable."""
-    found: dict[int, Read] = {}
+    readings: dict[int, Read] = {}
     for run in runs:
-        if len(found) == most:
+        if len(readings) == most:
             break
         try:
             content = files(job.job, run, name)
             if content is not None:
-                found[run] = read(content)
+                readings[run] = read(content)
         except (AssayError, OSError):
             continue  # a lost file costs its lines, never the report
-    return found
+    return readings
 
 
 def titles(title: str, names: Sequence[str], top: float) -> tuple[Markup, Markup]:
@@ -53,8 +53,8 @@ def fits(across: Axis, name: str, begin: float, end: float) -> bool:
 def box(across: Axis, name: str, begin: float, end: float, y: float, class_: str) -> Markup:
     """A stretch of time; pointing at it tells its name."""
     width = f"{max(100 * (across.share(end) - across.share(begin)), 0.15):.2f}%"
-    told = el("title", f"{name}, {show_seconds(max(end - begin, 0.0))}")
-    return el("rect", told, x=across.percent(begin), width=width, y=y, height=STRIP - 3, class_=class_)
+    title = el("title", f"{name}, {show_seconds(max(end - begin, 0.0))}")
+    return el("rect", title, x=across.percent(begin), width=width, y=y, height=STRIP - 3, class_=class_)
 
 
 def phase(across: Axis, name: str, begin: float, end: float, y: float) -> Markup:

@@ -119,30 +119,32 @@ def runs_table(job: MultiRunJobResult) -> Markup:
 def answers_tables(job: MultiRunJobResult) -> list[tuple[str, Markup]]:
     """What came back, apart from numbers of time: errors, ends of answers, counts of tokens, the server's own view."""
     errors, ends, tokens, views = errors_of(job), finish_reasons_of(job), token_facts_of(job), server_view_of(job)
-    found = []
+    sections = []
     if errors:
-        rows = [(one.kind, f"{one.count:,}", one.first or DASH) for one in errors]
+        rows = [(error.kind, f"{error.count:,}", error.first or DASH) for error in errors]
         head = ("kind", "requests", "the first one")
-        found.append(("Failed requests by kind", table(head, rows, numeric=[1], name="Failed requests")))
+        sections.append(("Failed requests by kind", table(head, rows, numeric=[1], name="Failed requests")))
     if ends:
-        counts = [(one.kind, f"{one.count:,}") for one in ends]
-        found.append(("Why answers ended", table(("reason", "answers"), counts, numeric=[1], name="Ends of answers")))
+        counts = [(end.kind, f"{end.count:,}") for end in ends]
+        sections.append(
+            ("Why answers ended", table(("reason", "answers"), counts, numeric=[1], name="Ends of answers"))
+        )
     if tokens:
-        found.append(("How tokens were counted", table(("what", "found"), tokens, name="Tokens")))
+        sections.append(("How tokens were counted", table(("what", "found"), tokens, name="Tokens")))
     if views:
-        found.append(("The server's own view", _views(views)))
+        sections.append(("The server's own view", _views(views)))
     if sentences := search_sentences(job):
-        found.append(("The search", el("ul", *(el("li", one) for one in sentences))))
-    return found
+        sections.append(("The search", el("ul", *(el("li", sentence) for sentence in sentences))))
+    return sections
 
 
 def _views(views: Sequence[ServerStatistic]) -> Markup:
     rows = [
-        (one.statistic, DASH if one.ours is None else show(one.ours), one.told, _difference(one), one.source)
-        for one in views
+        (view.statistic, DASH if view.ours is None else show(view.ours), view.told, _difference(view), view.source)
+        for view in views
     ]
     note = "Ours begins when a request was due and includes the network; the server's begins when it saw the request."
-    if any(one.between for one in views):
+    if any(view.between for view in views):
         note = f"{note} {BUCKETS_NOTE}"
     head = ("statistic", "ours", "the server's", "difference", "read from")
     return join((table(head, rows, numeric=(1, 2, 3), name="Server's view"), el("p", note, class_="quiet")))
@@ -209,8 +211,8 @@ def _outliers(stats: MetricStatistics) -> Child:
 
 
 def _metric_name(name: str, shown: str) -> Markup:
-    known = METRICS.get(base_name(name))
-    return el("span", shown, title=known.meaning if known else None)
+    metric = METRICS.get(base_name(name))
+    return el("span", shown, title=metric.meaning if metric else None)
 
 
 def _run(run: SingleRunResult, job: MultiRunJobResult, names: Iterable[str]) -> tuple[Child, ...]:
@@ -237,30 +239,30 @@ def _run(run: SingleRunResult, job: MultiRunJobResult, names: Iterable[str]) -> 
 def energy_line(job: MultiRunJobResult) -> Markup | None:
     """Energy with its grade, or why there is none, and the machine's price; None where nobody looked."""
     energy, price = energy_sentence(job), price_sentence(job)
-    told = [
+    parts = [
         el("strong", "Energy: ") if grade_of(job) else None,
         energy[:1].upper() + energy[1:],
         ". " if energy and price else None,
         join((el("strong", "Price: "), price)) if price else None,
     ]
-    return el("p", *told, class_="quiet") if energy or price else None
+    return el("p", *parts, class_="quiet") if energy or price else None
 
 
 def hardware_tables(job: MultiRunJobResult) -> list[tuple[str, Markup, bool]]:
     """Title and content of each part that the job has something for, and whether it is shown at once."""
-    told = (*throttling_sentences(job), *foreign_sentences(job))
+    sentences = (*throttling_sentences(job), *foreign_sentences(job))
     seen = seen_sheet(job)
-    watched = join((_sentences(told), sheet_table(seen) if seen else None)) if told or seen else None
+    watched = join((_sentences(sentences), sheet_table(seen) if seen else None)) if sentences or seen else None
     device, energy, state = device_sheet(job), energy_sheet(job), fitness_sheet(job)
     scraped = monitoring_sheet(job)
-    found = (
+    parts = (
         ("Tests of the device", sheet_table(device) if device else None, True),
         ("Energy", sheet_table(energy) if energy else None, True),
         ("Seen from the side", watched, False),  # the picture says most of it
         ("Nodes and services", sheet_table(scraped) if scraped else None, True),
         ("The machine before and after", sheet_table(state) if state else None, True),
     )
-    return [(title, content, shown) for title, content, shown in found if content is not None]
+    return [(title, content, shown) for title, content, shown in parts if content is not None]
 
 
 def linked_table(
@@ -292,5 +294,5 @@ def _cell(text: str, is_verdict: bool) -> Child:
 
 def _sentences(told: tuple[str, ...]) -> Markup | None:
     if len(told) > 1:
-        return el("ul", *(el("li", one) for one in told), class_="quiet")
+        return el("ul", *(el("li", sentence) for sentence in told), class_="quiet")
     return el("p", told[0], class_="quiet") if told else None

@@ -85,7 +85,8 @@ def draw_telemetry(job: MultiRunJobResult, files: Files) -> Picture | None:
     top = strips * STRIP + 8
     content = [_backdrop(first, across, top), _strips(first, across)]
     behind = {
-        panel.title: [one for run in others for one in run.panels if one.title == panel.title] for panel in first.panels
+        panel.title: [other for run in others for other in run.panels if other.title == panel.title]
+        for panel in first.panels
     }
     points = _points_each(first, others)
     for place, panel in enumerate(first.panels):
@@ -104,10 +105,10 @@ def draw_telemetry(job: MultiRunJobResult, files: Files) -> Picture | None:
 def _numbers(run: _Drawn, most: int) -> Numbers:
     """The lines of the run that is drawn in full, thinned as far as they are drawn."""
     rows = [
-        (panel.title, panel.unit, whose(one.source), at, value)
+        (panel.title, panel.unit, whose(line.source), at, value)
         for panel in run.panels
-        for one in panel.lines
-        for at, value in zip(*(part.tolist() for part in thin(one.at_s, one.value, most)), strict=True)
+        for line in panel.lines
+        for at, value in zip(*(part.tolist() for part in thin(line.at_s, line.value, most)), strict=True)
     ]
     phases = [("Phase", "s", name, begin, end - begin) for name, begin, end in run.phases]
     return Numbers.of(("quantity", "unit", "of", "seconds", "value"), [*rows, *phases])
@@ -124,9 +125,9 @@ def runs_seen(job: MultiRunJobResult) -> list[int]:
 
 
 def _drawn(run: int, recording: Recording) -> _Drawn:
-    measure = next((one for one in recording.phases if one.name == "measure"), None)
+    measure = next((phase for phase in recording.phases if phase.name == "measure"), None)
     origin = measure.begin_ns if measure else min((int(track.at_ns[0]) for track in recording.tracks), default=0)
-    phases = tuple((one.name, *_seconds(one, origin)) for one in recording.phases)
+    phases = tuple((phase.name, *_seconds(phase, origin)) for phase in recording.phases)
     return _Drawn(run, tuple(panels_of(recording, origin)), phases, held_back(recording, origin), measure is not None)
 
 
@@ -135,7 +136,7 @@ def _seconds(stretch: Stretch, origin: int) -> tuple[float, float]:
 
 
 def _time_axis(run: _Drawn) -> Axis:
-    ends = [float(end) for panel in run.panels for one in panel.lines for end in (one.at_s[0], one.at_s[-1])]
+    ends = [float(end) for panel in run.panels for line in panel.lines for end in (line.at_s[0], line.at_s[-1])]
     ends += [end for _, begin, done in run.phases for end in (begin, done)]
     return close_axis(min(ends), max(ends), count=6)
 
@@ -157,7 +158,7 @@ def _backdrop(run: _Drawn, across: Axis, top: float) -> Markup:
         if name == "measure"
         for at in ends
     ]
-    hot = [bar(across, one.begin_s, one.end_s, top, height, "hot") for one in run.held]
+    hot = [bar(across, span.begin_s, span.end_s, top, height, "hot") for span in run.held]
     return el("g", *outside, *hot, *edges)
 
 
@@ -170,21 +171,21 @@ def _strips(run: _Drawn, across: Axis) -> Markup:
 def _reasons(held: Sequence[ThrottledSpan], across: Axis) -> list[Markup]:
     """Each stretch of throttling in a strip of its own, with its reason beside it as long as reasons do not meet."""
     parts, free_px = [], -1.0
-    for one in held:
-        parts.append(box(across, f"throttled: {one.why}", one.begin_s, one.end_s, STRIP, "hot"))
-        told = f"throttled: {one.why}"
-        begin_px, length_px = across.share(one.begin_s) * NARROWEST_PX, len(told) * LETTER_PX
+    for span in held:
+        parts.append(box(across, f"throttled: {span.why}", span.begin_s, span.end_s, STRIP, "hot"))
+        text = f"throttled: {span.why}"
+        begin_px, length_px = across.share(span.begin_s) * NARROWEST_PX, len(text) * LETTER_PX
         at_end = begin_px + length_px > NARROWEST_PX
         left_px = NARROWEST_PX - length_px if at_end else begin_px
         if left_px > free_px:
-            x = "100%" if at_end else across.percent(one.begin_s)
-            parts.append(label(told, x, STRIP + 11.5, "tick end" if at_end else "tick"))
+            x = "100%" if at_end else across.percent(span.begin_s)
+            parts.append(label(text, x, STRIP + 11.5, "tick end" if at_end else "tick"))
             free_px = left_px + length_px
     return parts
 
 
 def _up(panel: TelemetryPanel, behind: Sequence[TelemetryPanel]) -> Axis:
-    values = reach(line for one in (panel, *behind) for line in one.lines)
+    values = reach(line for other in (panel, *behind) for line in other.lines)
     return axis_for(values, zero=panel.zero, count=3)
 
 
@@ -192,11 +193,11 @@ def _panel(
     panel: TelemetryPanel, behind: Sequence[TelemetryPanel], across: Axis, top: float, points: tuple[int, int]
 ) -> Markup:
     up = _up(panel, behind)
-    order = {one.source: kind for one, kind in zip(panel.lines, _KINDS, strict=False)}
-    others = [one for other in behind for one in other.lines if one.source in order]
-    parts = [_trace(one, across, up, top, f"{order[one.source]} faint", points[1]) for one in others]
-    parts += [_trace(one, across, up, top, f"{order[one.source]} thick", points[0]) for one in panel.lines]
-    names = [one.source if one.source in ("job", "others", "machine") else whose(one.source) for one in panel.lines]
+    order = {line.source: kind for line, kind in zip(panel.lines, _KINDS, strict=False)}
+    others = [line for other in behind for line in other.lines if line.source in order]
+    parts = [_trace(line, across, up, top, f"{order[line.source]} faint", points[1]) for line in others]
+    parts += [_trace(line, across, up, top, f"{order[line.source]} thick", points[0]) for line in panel.lines]
+    names = [line.source if line.source in ("job", "others", "machine") else whose(line.source) for line in panel.lines]
     return el("g", levels(up, top, PANEL), *parts, *titles(f"{panel.title}, {panel.unit}", names, top))
 
 
@@ -215,20 +216,20 @@ def straightened(points: Sequence[tuple[float, float]], tolerance: float) -> lis
     """The points without those that a straight line through the others tells as well, so far as can be seen."""
     if len(points) < 3:
         return list(points)
-    kept = [points[0]]
+    thinned = [points[0]]
     from_x, from_y = points[0]
     low, high = -math.inf, math.inf  # slopes from the last kept point that pass every one since closely enough
     for before, (x, y) in itertools.pairwise(points):
         run, rise = x - from_x or _NO_TIME, y - from_y
         if not low <= rise / run <= high:
-            kept.append(before)
+            thinned.append(before)
             from_x, from_y = before
             run, rise = x - from_x or _NO_TIME, y - from_y
             low, high = -math.inf, math.inf
         lowest, highest = (rise - tolerance) / run, (rise + tolerance) / run
         low = max(low, lowest)
         high = min(high, highest)
-    return [*kept, points[-1]]
+    return [*thinned, points[-1]]
 
 
 def _told(run: _Drawn) -> str:
@@ -236,8 +237,8 @@ def _told(run: _Drawn) -> str:
     parts = [f"Run {run.run} over time."]
     for panel in run.panels:
         means = [
-            f"{whose(one.source)} {show(float(np.mean(one.value)))} on average, at most {show(float(one.value.max()))}"
-            for one in panel.lines
+            f"{whose(row.source)} {show(float(np.mean(row.value)))} on average, at most {show(float(row.value.max()))}"
+            for row in panel.lines
         ]
         parts.append(f"{panel.title} in {panel.unit}: {'; '.join(means)}.")
     parts += [f"Phase {name}: {show(begin, 2)} s to {show(end, 2)} s." for name, begin, end in run.phases]
@@ -246,10 +247,12 @@ def _told(run: _Drawn) -> str:
 
 def _held_words(run: _Drawn) -> list[str]:
     seconds: dict[tuple[str, str], float] = {}
-    for one in run.held:
-        key = (whose(one.source), one.why)
-        seconds[key] = seconds.get(key, 0.0) + one.held_s
-    return [f"{who} was throttled for {show_seconds(told)} in all: {why}." for (who, why), told in seconds.items()]
+    for span in run.held:
+        key = (whose(span.source), span.why)
+        seconds[key] = seconds.get(key, 0.0) + span.held_s
+    return [
+        f"{who} was throttled for {show_seconds(total_s)} in all: {why}." for (who, why), total_s in seconds.items()
+    ]
 
 
 def _caption(run: _Drawn, others: Sequence[_Drawn], kept: int) -> str:
@@ -261,7 +264,7 @@ def _caption(run: _Drawn, others: Sequence[_Drawn], kept: int) -> str:
     parts += [f"Too short for a name: {', '.join(_lasted(run.phases, short))}."] if short else []
     parts += _held_words(run)
     if others:
-        named = ", ".join(str(one.run) for one in others)
+        named = ", ".join(str(other.run) for other in others)
         parts.append(f"The faint lines are run{'' if len(others) == 1 else 's'} {named}.")
     if kept > 1 + len(others):
         parts.append(f"{1 + len(others)} of {kept} runs are drawn.")
@@ -271,7 +274,7 @@ def _caption(run: _Drawn, others: Sequence[_Drawn], kept: int) -> str:
 
 
 def _lasted(phases: Sequence[tuple[str, float, float]], names: Mapping[str, None]) -> list[str]:
-    total = {name: sum(end - begin for one, begin, end in phases if one == name) for name in names}
+    total = {name: sum(end - begin for phase, begin, end in phases if phase == name) for name in names}
     return [f"{name} ({show_seconds(max(took, 0.0))})" for name, took in total.items()]
 
 
@@ -341,8 +344,8 @@ _QUANTITIES = (
 
 def panels_of(recording: Recording, origin_ns: int) -> list[TelemetryPanel]:
     """The panels of one run, from what was read; times count from a moment."""
-    found = [_panel_of(kind, recording, origin_ns) for kind in _QUANTITIES]
-    return [panel for panel in found if panel.lines]
+    panels = [_panel_of(kind, recording, origin_ns) for kind in _QUANTITIES]
+    return [panel for panel in panels if panel.lines]
 
 
 def _panel_of(kind: _PanelKind, recording: Recording, origin_ns: int) -> TelemetryPanel:
@@ -354,9 +357,9 @@ def _panel_of(kind: _PanelKind, recording: Recording, origin_ns: int) -> Telemet
                 if line.value.size > 1:
                     lines[track.source] = line
     # Of many devices, those that did most are worth their ink.
-    most = sorted(lines.values(), key=lambda one: -float(one.value.mean()))[:MOST_LINES]
-    kept = tuple(sorted(most, key=lambda one: _place(one.source)))
-    return TelemetryPanel(kind.title, kind.unit, kind.zero, kept, len(lines) - len(kept))
+    most = sorted(lines.values(), key=lambda candidate: -float(candidate.value.mean()))[:MOST_LINES]
+    shown = tuple(sorted(most, key=lambda candidate: _place(candidate.source)))
+    return TelemetryPanel(kind.title, kind.unit, kind.zero, shown, len(lines) - len(shown))
 
 
 def _place(source: str) -> tuple[bool, bool, str, int]:
@@ -383,8 +386,8 @@ def _per_second(at: _Values, value: _Values) -> tuple[_Values, _Values]:
 
 def reach(lines: Iterable[PanelLine]) -> list[float]:
     """The lowest and the highest value of some lines."""
-    found = [line.value for line in lines if line.value.size]
-    return [float(min(value.min() for value in found)), float(max(value.max() for value in found))] if found else []
+    values = [line.value for line in lines if line.value.size]
+    return [float(min(value.min() for value in values)), float(max(value.max() for value in values))] if values else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,8 +404,8 @@ class ThrottledSpan:
 
 def held_back(recording: Recording, origin_ns: int) -> tuple[ThrottledSpan, ...]:
     """The throttled stretches of a run, in order; times count from a moment."""
-    found = [one for track in recording.tracks if track.name == "throttle_bits" for one in _held_of(track, origin_ns)]
-    return tuple(sorted(found, key=lambda one: (one.begin_s, one.source)))
+    spans = [span for track in recording.tracks if track.name == "throttle_bits" for span in _held_of(track, origin_ns)]
+    return tuple(sorted(spans, key=lambda span: (span.begin_s, span.source)))
 
 
 def _held_of(track: Track, origin_ns: int) -> list[ThrottledSpan]:
@@ -425,20 +428,20 @@ def _held_of(track: Track, origin_ns: int) -> list[ThrottledSpan]:
 def _joined(stretches: list[ThrottledSpan], step: float) -> list[ThrottledSpan]:
     """Stretches of one reason with hardly a gap between them as one; of any reason, over wider gaps, while too many."""
     gap = _SAME_STRETCH * max(step, 1e-3)
-    kept = _merged(stretches, gap, any_reason=False)
-    while len(kept) > _MOST:
-        kept = _merged(kept, gap, any_reason=True)
+    merged = _merged(stretches, gap, any_reason=False)
+    while len(merged) > _MOST:
+        merged = _merged(merged, gap, any_reason=True)
         gap *= 2
-    return kept
+    return merged
 
 
 def _merged(stretches: list[ThrottledSpan], gap: float, *, any_reason: bool) -> list[ThrottledSpan]:
-    kept: list[ThrottledSpan] = []
-    for one in stretches:
-        last = kept[-1] if kept else None
-        if last and (any_reason or last.why == one.why) and one.begin_s - last.end_s <= gap:
-            why = "; ".join(dict.fromkeys((*last.why.split("; "), *one.why.split("; "))))
-            kept[-1] = ThrottledSpan(one.source, why, last.begin_s, one.end_s, last.held_s + one.held_s)
+    merged: list[ThrottledSpan] = []
+    for span in stretches:
+        last = merged[-1] if merged else None
+        if last and (any_reason or last.why == span.why) and span.begin_s - last.end_s <= gap:
+            why = "; ".join(dict.fromkeys((*last.why.split("; "), *span.why.split("; "))))
+            merged[-1] = ThrottledSpan(span.source, why, last.begin_s, span.end_s, last.held_s + span.held_s)
         else:
-            kept.append(one)
-    return kept
+            merged.append(span)
+    return merged

@@ -89,8 +89,8 @@ def take_frame_of(draft: AnswerDraft, event: Mapping[str, Any]) -> list[Any]:
     """
     if (usage := event.get("usage")) is not None:
         draft.usage = usage_of(usage)
-    if draft.id is None and isinstance(known := event.get("id"), str):
-        draft.id = known
+    if draft.id is None and isinstance(answer_id := event.get("id"), str):
+        draft.id = answer_id
     choices = event.get("choices")
     if choices is None and usage is None:
         raise ValueError("neither choices nor usage")
@@ -163,7 +163,7 @@ def _take_parts(draft: AnswerDraft, parts: Sequence[Mapping[str, Any]], end: int
     for part in parts:
         thinking = part.get("thinking")
         texts = thinking if isinstance(thinking, list) else [{"text": thinking or part.get("text")}]
-        if text := "".join(one.get("text") or "" for one in texts):
+        if text := "".join(thought.get("text") or "" for thought in texts):
             draft.say(REASONING if thinking else TEXT, text, end)
             said = True
     return said
@@ -266,8 +266,8 @@ class OllamaApi(ServedApi):
     @classmethod
     def warm_request(cls, target: Served) -> tuple[str, dict[str, JsonValue]]:
         """Without a prompt it only loads the model."""
-        kept = {name: target.options[name] for name in ("keep_alive",) if name in target.options}
-        return "/api/generate", {"model": target.options.get("model", target.model), "stream": False, **kept}
+        options = {name: target.options[name] for name in ("keep_alive",) if name in target.options}
+        return "/api/generate", {"model": target.options.get("model", target.model), "stream": False, **options}
 
 
 def take_line(draft: AnswerDraft, event: Mapping[str, Any], end: int) -> None:

@@ -62,11 +62,11 @@ def words_in(value: Any) -> str:  # noqa: ANN401  (whatever a server sends)
     if isinstance(value, str):
         return value
     if isinstance(value, list):
-        return "; ".join(found for found in map(words_in, value[:5]) if found)
+        return "; ".join(words for words in map(words_in, value[:5]) if words)
     if isinstance(value, Mapping):
         for key in ("error", "message", "detail", "msg", "title", "errors"):
-            if value.get(key) and (found := words_in(value[key])):
-                return found
+            if value.get(key) and (message := words_in(value[key])):
+                return message
     return ""
 
 
@@ -144,10 +144,10 @@ def shape_of(body: bytes, frame: Frame, key: re.Pattern[bytes], text: str) -> Ev
     """What surrounds the string behind a key, where the event has that key once and its string is `text`."""
     if not frame.plain:
         return None
-    found = key.search(body, frame.start, frame.end)
-    if found is None or key.search(body, found.end(), frame.end) is not None:
+    match = key.search(body, frame.start, frame.end)
+    if match is None or key.search(body, match.end(), frame.end) is not None:
         return None
-    begin = found.end()
+    begin = match.end()
     string = _STRING_END.match(body, begin, frame.end)
     stop = begin if string is None else string.end()
     try:

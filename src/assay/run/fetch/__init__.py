@@ -64,14 +64,14 @@ def _given(part: P, had: tuple[FetchedFile, ...], folder: Path, *, boxed: bool) 
     _refuse_crowding(had)
     if boxed:
         mounts = dict(part.mounts)
-        for one in had:
-            here = str(one.here.resolve())
+        for fetched in had:
+            here = str(fetched.here.resolve())
             # Read-only, where the runtime can: what is kept for the next time must stay what it is.
-            mounts[here if here not in mounts else str(_linked(one, folder))] = f"{one.path}:ro"
+            mounts[here if here not in mounts else str(_linked(fetched, folder))] = f"{fetched.path}:ro"
         return part.model_copy(update={"mounts": mounts})
-    for one in had:
-        _linked(one, folder)
-    move = mover([one.path for one in had], folder)
+    for fetched in had:
+        _linked(fetched, folder)
+    move = mover([file.path for file in had], folder)
     update: dict[str, object] = {"env": {name: move(value) for name, value in part.env.items()}}
     if part.command is not None:
         is_shell = isinstance(part, CommandTarget) and part.shell
@@ -90,8 +90,8 @@ def _linked(one: FetchedFile, folder: Path) -> Path:
 
 def mover(paths: Iterable[str], folder: Path) -> Callable[[str], str]:
     """What puts a folder in front of these paths in a text, of those below them and of the folders that they lie in."""
-    known = frozenset(paths)
-    above = {posixpath.dirname(path) for path in known}
+    own_paths = frozenset(paths)
+    above = {posixpath.dirname(path) for path in own_paths}
     while further := {posixpath.dirname(path) for path in above} - above:
         above |= further
     above.discard("/")
@@ -100,7 +100,7 @@ def mover(paths: Iterable[str], folder: Path) -> Callable[[str], str]:
         parents = [path]
         while parents[-1] != "/":
             parents.append(posixpath.dirname(parents[-1]))
-        return path in above or not known.isdisjoint(parents)
+        return path in above or not own_paths.isdisjoint(parents)
 
     def move(text: str) -> str:
         return _PATH.sub(
@@ -112,12 +112,12 @@ def mover(paths: Iterable[str], folder: Path) -> Callable[[str], str]:
 
 def _refuse_crowding(had: tuple[FetchedFile, ...]) -> None:
     """Refuse two files at one place, and a file where another needs a folder."""
-    paths = [one.path for one in had]
-    for one in had:
-        inside = [path for path in paths if path.startswith(f"{one.path}/")]
-        if paths.count(one.path) > 1 or inside:
+    paths = [file.path for file in had]
+    for fetched in had:
+        inside = [path for path in paths if path.startswith(f"{fetched.path}/")]
+        if paths.count(fetched.path) > 1 or inside:
             raise MeasureError(
-                f"{one.src} goes to {one.path}, where another file goes too",
+                f"{fetched.src} goes to {fetched.path}, where another file goes too",
                 code="fetch",
                 at="fetch",
                 try_="give each a path of its own; one that ends with / is the folder around it",
@@ -158,7 +158,7 @@ def fetched_inputs(
         if wanted:
             had = {owner: _had(owner, every, base, cache, on_progress) for owner, every in wanted.items()}
             definition = placed(definition, had, folder)
-            facts["fetched"] = {owner: [one.facts() for one in every] for owner, every in had.items()}
+            facts["fetched"] = {owner: [file.facts() for file in every] for owner, every in had.items()}
         yield replace(job, definition=definition), facts
 
 
@@ -193,6 +193,6 @@ def _had(
 ) -> tuple[FetchedFile, ...]:
     return tuple(
         had
-        for index, one in enumerate(in_folders(wanted))
-        for had in fetch(one, f"{owner}.fetch[{index}]", base, cache, on_progress)
+        for index, source in enumerate(in_folders(wanted))
+        for had in fetch(source, f"{owner}.fetch[{index}]", base, cache, on_progress)
     )

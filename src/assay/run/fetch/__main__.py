@@ -25,9 +25,9 @@ def main(arguments: list[str]) -> int:
     given, folder = arguments[0], Path(arguments[1])
     try:
         asked = json.loads(given if given.lstrip().startswith("[") else Path(given).read_text(encoding="utf-8"))
-        wanted = tuple(Fetch.model_validate_json(json.dumps(one)) for one in asked)
-        for index, one in enumerate(in_folders(wanted)):
-            for had in fetch(one, f"fetch[{index}]", Path.cwd(), cache_folder()):
+        wanted = tuple(Fetch.model_validate_json(json.dumps(entry)) for entry in asked)
+        for index, source in enumerate(in_folders(wanted)):
+            for had in fetch(source, f"fetch[{index}]", Path.cwd(), cache_folder()):
                 _copy(had.here, folder / had.path.lstrip("/"))
                 sys.stdout.write(f"{had.src} is at {had.path}, SHA-256 {had.sha256 or 'not made of a folder'}\n")
     except AssayError as failure:

@@ -98,13 +98,13 @@ class _Work:
             image = way.image(name, self.base, "services")
             if Path(image).is_dir():
                 return replace(item, state="there", path=image, note=f"{runtime.kind}; a folder has no checksum")
-            known = image_cache.find(images_folder(), runtime.kind, way.reference(image))
-            if known is not None and not image_cache.is_whole(known):
+            cached = image_cache.find(images_folder(), runtime.kind, way.reference(image))
+            if cached is not None and not image_cache.is_whole(cached):
                 if self.check:
-                    return replace(item, path=str(known.path), note=f"{runtime.kind}; the kept file is damaged")
-                image_cache.forget(images_folder(), known)
-            elif known is not None:
-                return _kept_image(item, known)
+                    return replace(item, path=str(cached.path), note=f"{runtime.kind}; the kept file is damaged")
+                image_cache.forget(images_folder(), cached)
+            elif cached is not None:
+                return _kept_image(item, cached)
             if image_cache.is_file(image):
                 digest = image_cache.file_digest(Path(image)).removeprefix("sha256:")
                 return replace(item, state="there", path=image, sha256=digest, size_bytes=Path(image).stat().st_size)
@@ -131,7 +131,7 @@ class _Work:
             had = fetch(wanted, at, self.base, cache_folder())
         except AssayError as problem:
             return self._failed(item, problem)
-        size = sum(one.size_bytes or 0 for one in had)
+        size = sum(file.size_bytes or 0 for file in had)
         note = had[0].note if len(had) == 1 else f"{len(had)} files"
         return replace(
             item,
@@ -190,13 +190,13 @@ class _Work:
         files, size = _files_in(path)
         note = f"{len(files)} files" if path.is_dir() else ""
         # A look tells that it is there; its checksum is worth reading all of it only when it is prepared.
-        parts = [] if self.check else [(file_digest(one), str(one.relative_to(path.parent))) for one in files]
+        parts = [] if self.check else [(file_digest(file), str(file.relative_to(path.parent))) for file in files]
         return replace(item, state="there", sha256=whole_digest(parts) if parts else "", size_bytes=size, note=note)
 
 
 def _files_in(path: Path) -> tuple[list[Path], int]:
-    files = [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file())
-    return files, sum(one.stat().st_size for one in files)
+    files = [path] if path.is_file() else sorted(entry for entry in path.rglob("*") if entry.is_file())
+    return files, sum(file.stat().st_size for file in files)
 
 
 def _kept_image(item: PreparedItem, image: image_cache.Image) -> PreparedItem:

@@ -114,9 +114,9 @@ def _from_url(wanted: Fetch, cache: Path, on_progress: Progress | None) -> Fetch
     fetcher = Fetcher(cache / FOLDER, wanted.headers, wanted.max_size, on_progress)
     name = unquote(urlsplit(wanted.src).path).rpartition("/")[2] or "index"
     # A file that is here and has the digest is used without asking the server: nodes of clusters reach no network.
-    known = fetcher.known(wanted.src, wanted.sha256) if wanted.sha256 or wanted.md5 else None
-    if known is not None and _differing(wanted, known) is None:
-        return _checked(wanted, FetchedFile(shown(wanted.src), _path(wanted, name), known))
+    cached = fetcher.known(wanted.src, wanted.sha256) if wanted.sha256 or wanted.md5 else None
+    if cached is not None and _differing(wanted, cached) is None:
+        return _checked(wanted, FetchedFile(shown(wanted.src), _path(wanted, name), cached))
     got = fetcher.fetch(wanted.src, wanted.sha256)
     return _checked(wanted, FetchedFile(shown(wanted.src), _path(wanted, name), got.path, note=got.note))
 
@@ -128,9 +128,9 @@ def _path(wanted: Fetch, name: str) -> str:
 
 def _checked(wanted: Fetch, had: FetchedFile) -> FetchedFile:
     if (difference := _differing(wanted, had.here)) is not None:
-        name, expected, found = difference
+        name, expected, actual = difference
         raise MeasureError(
-            f"{had.src} has {name} {found}, but {expected} was asked for",
+            f"{had.src} has {name} {actual}, but {expected} was asked for",
             code="checksum",
             try_="check which file is meant; if the new one is right, put its digest into the file",
         )
@@ -192,14 +192,15 @@ def from_bucket(wanted: Fetch, folder: Path, on_progress: Progress | None = None
     with _told(wanted.src):
         if not (objects := list(_objects(store, key))):
             raise _refused(f"there is nothing below {wanted.src}", "check the prefix")
-        for one in objects:
-            url = f"s3://{bucket}/{one.key}"
-            if one.size > wanted.max_size:
+        for s3_object in objects:
+            url = f"s3://{bucket}/{s3_object.key}"
+            if s3_object.size > wanted.max_size:
                 raise _refused(
-                    f"{url} has {show_bytes(one.size)}; max_size is {show_bytes(wanted.max_size)}", "raise max_size"
+                    f"{url} has {show_bytes(s3_object.size)}; max_size is {show_bytes(wanted.max_size)}",
+                    "raise max_size",
                 )
-            below = one.key[len(key) :] if key.endswith("/") or not key else PurePosixPath(one.key).name
-            yield url, below, _fetched(store, one, url, folder, on_progress)
+            below = s3_object.key[len(key) :] if key.endswith("/") or not key else PurePosixPath(s3_object.key).name
+            yield url, below, _fetched(store, s3_object, url, folder, on_progress)
 
 
 def entry_of(url: str, folder: Path) -> CacheEntry:
@@ -216,7 +217,7 @@ def _opened(bucket: str) -> S3Store:
             code="fetch",
             try_="pip install 'assay-bench[s3]', or fetch it by an https URL",
         ) from None
-    endpoint = next((found for name in _ENDPOINTS if (found := os.environ.get(name))), "")
+    endpoint = next((value for name in _ENDPOINTS if (value := os.environ.get(name))), "")
     config: Any = {"endpoint": endpoint} if endpoint else {}
     if not any(os.environ.get(name) for name in _CREDENTIALS):
         config["skip_signature"] = True
@@ -253,8 +254,8 @@ def _fetched(store: S3Store, one: _Object, url: str, folder: Path, on_progress: 
 
     entry = entry_of(url, folder)
     with entry.locked():
-        known = entry.notes()
-        if known is not None and one.etag and known.etag == one.etag and file_digest(entry.file) == known.sha256:
+        notes = entry.notes()
+        if notes is not None and one.etag and notes.etag == one.etag and file_digest(entry.file) == notes.sha256:
             return entry.file
         entry.begin(Validator(one.etag))
         digest, size = hashlib.sha256(), 0

@@ -169,9 +169,9 @@ class _Visit:
 
     def _refuse_absent(self) -> None:
         for path in sorted(self.folder.glob("absent-*.json")):
-            told = _read(path)
-            if told is not None and not _arrival(self.folder, told["who"]).exists():
-                message = f"client {told['who']} cannot take part in this run: {told['why']}"
+            absence = _read(path)
+            if absence is not None and not _arrival(self.folder, absence["who"]).exists():
+                message = f"client {absence['who']} cannot take part in this run: {absence['why']}"
                 raise MeasureError(message, code="barrier-absent", at=str(self.folder))
 
     def _incomplete(self, seen_ns: Mapping[int, int], within_s: float) -> MeasureError:
@@ -197,7 +197,7 @@ def _line(told: Mapping[str, object]) -> bytes:
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        found: dict[str, Any] = json.loads(path.read_bytes())
+        document: dict[str, Any] = json.loads(path.read_bytes())
     except FileNotFoundError:
         return None
-    return found
+    return document

@@ -135,23 +135,23 @@ class _Findings:
 
 def drive(model: InProcessModel, order: Order, stage: Stage, rules: Rules) -> Measured:
     definition = order.job.definition
-    found = _Findings()
+    findings = _Findings()
     try:
-        _load(model, stage, found)
+        _load(model, stage, findings)
         call = model.call()
-        first_ns = _first(call, stage, found)
+        first_ns = _first(call, stage, findings)
         with _scenario(definition.load, call) as block, quiet_collector():
-            _warm_up(block, first_ns, order, stage, rules, found)
-            seen, calls, busy_ns = _measure(block, first_ns, order, stage, rules, found)
-        _throughput(definition.load, model.items_per_call, calls, busy_ns, found)
-        _keep_peak(found, "peak_run_rss_mb", apart=bool(found.facts["memory_peaks_apart"]))
+            _warm_up(block, first_ns, order, stage, rules, findings)
+            seen, calls, busy_ns = _measure(block, first_ns, order, stage, rules, findings)
+        _throughput(definition.load, model.items_per_call, calls, busy_ns, findings)
+        _keep_peak(findings, "peak_run_rss_mb", apart=bool(findings.facts["memory_peaks_apart"]))
         with stage.phase("score"):
             proof = _proved(model.proof())
-            found.facts |= dict(model.facts())
+            findings.facts |= dict(model.facts())
     finally:
         with stage.phase("cleanup"):
             model.close()
-    return Measured(found.metrics, found.absent, tuple(found.samples), found.facts, proof, seen)
+    return Measured(findings.metrics, findings.absent, tuple(findings.samples), findings.facts, proof, seen)
 
 
 def _load(model: InProcessModel, stage: Stage, found: _Findings) -> None:

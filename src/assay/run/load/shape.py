@@ -119,7 +119,8 @@ class OpenShape:
     def part_of(self, hosts: int) -> OpenShape:
         """The same process at the share of one of several machines."""
         return replace(
-            self, levels=tuple(RateLevel(one.duration_s, one.begin / hosts, one.end / hosts) for one in self.levels)
+            self,
+            levels=tuple(RateLevel(level.duration_s, level.begin / hosts, level.end / hosts) for level in self.levels),
         )
 
     def due(self, seed: int) -> Iterator[Due]:
@@ -141,11 +142,11 @@ def shape_of(load: Load, *, rate: float | None = None, trace_s: Sequence[float] 
             (RateLevel(math.inf, float(asked), float(asked)),), load.arrivals or "poisson", load.burstiness or 1.0
         )
     if load.stages and load.stages[0].rate is not None:
-        levels = tuple(_level(one.duration, one.rate or 0.0, one.to) for one in load.stages)
+        levels = tuple(_level(stage.duration, stage.rate or 0.0, stage.to) for stage in load.stages)
         return OpenShape(levels, load.arrivals or "poisson", load.burstiness or 1.0)
     if load.stages:
         return ClosedShape(
-            tuple(_level(one.duration, one.concurrency or 0, one.to) for one in load.stages), load.think or 0
+            tuple(_level(stage.duration, stage.concurrency or 0, stage.to) for stage in load.stages), load.think or 0
         )
     users = float(load.concurrency or 1)
     ramp = (RateLevel(load.ramp, 1.0, users),) if load.ramp else ()

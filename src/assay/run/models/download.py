@@ -225,8 +225,8 @@ class Fetcher:
     def known(self, url: str, expected: str | None = None) -> Path | None:
         """The file of a URL that is in the cache, verified; the server is not asked."""
         entry = CacheEntry(self._home(url), _name(url))
-        known = entry.notes()
-        if known is None or file_digest(entry.file) != (expected or known.sha256):
+        notes = entry.notes()
+        if notes is None or file_digest(entry.file) != (expected or notes.sha256):
             return None
         return entry.file
 
@@ -245,10 +245,10 @@ class Fetcher:
     def _fetch(self, entry: CacheEntry, url: str, expected: str | None) -> CachedFile:
         try:
             with entry.locked():
-                known = _sound(entry, expected)
-                if known and expected:
+                notes = _sound(entry, expected)
+                if notes and expected:
                     return CachedFile(entry.file)
-                return self._refresh(entry, url, expected, known)
+                return self._refresh(entry, url, expected, notes)
         except OSError as problem:
             raise self._disk_error(entry, problem) from None
 
@@ -296,13 +296,13 @@ class Fetcher:
 
     def _accept(self, entry: CacheEntry, url: str, expected: str | None, validator: Validator) -> None:
         """Verify the unfinished file and make it the finished one."""
-        found = file_digest(entry.part)
+        digest = file_digest(entry.part)
         size = entry.part_size()
-        if expected is not None and found != expected:
+        if expected is not None and digest != expected:
             entry.drop_part()
-            raise mismatch(shown(url), expected, found)
+            raise mismatch(shown(url), expected, digest)
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        entry.keep(CacheNotes(shown(url), found, size, now, validator.etag, validator.last_modified))
+        entry.keep(CacheNotes(shown(url), digest, size, now, validator.etag, validator.last_modified))
 
     def _revealed_headers(self) -> dict[str, str]:
         return {name: _revealed(value) for name, value in self.headers.items()}
@@ -321,13 +321,13 @@ class Fetcher:
 
 def _sound(entry: CacheEntry, expected: str | None) -> CacheNotes | None:
     """What is known about the cached file, once its bytes are what they should be; else it is dropped."""
-    known = entry.notes()
-    if known is None:
+    notes = entry.notes()
+    if notes is None:
         return None
-    if file_digest(entry.file) != (expected or known.sha256):
+    if file_digest(entry.file) != (expected or notes.sha256):
         entry.forget()
         return None
-    return known
+    return notes
 
 
 def _revealed(text: str) -> str:

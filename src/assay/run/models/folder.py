@@ -70,8 +70,8 @@ def parts_of(folder: Path, *, code: bool = False) -> tuple[str, ...]:
     """
     _check_config(folder)
     patterns = (*_BESIDE, _MODULES, *((_CODE,) if code else ()))
-    found = {str(path.relative_to(folder).as_posix()) for pattern in patterns for path in folder.glob(pattern)}
-    names = {name for name in found if (folder / name).is_file() and not name.startswith(".")}
+    candidates = {str(path.relative_to(folder).as_posix()) for pattern in patterns for path in folder.glob(pattern)}
+    names = {name for name in candidates if (folder / name).is_file() and not name.startswith(".")}
     refuse_links_out(folder, sorted({CONFIG, _INDEX, *names}))  # before the index is read
     weights = weights_of(folder)
     refuse_links_out(folder, weights)

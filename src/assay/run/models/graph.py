@@ -67,7 +67,7 @@ def outline_or_none(path: Path) -> OnnxOutline | None:
 
 
 def largest_index(outline: OnnxOutline, name: str) -> int | None:
-    found: list[int] = []
+    sizes: list[int] = []
     seen, waiting = {name}, [name]
     while waiting:
         tensor = waiting.pop()
@@ -76,11 +76,11 @@ def largest_index(outline: OnnxOutline, name: str) -> int | None:
                 continue
             rows = _rows(outline, node, tensor)
             if rows is not None:
-                found.append(rows)
+                sizes.append(rows)
             fresh = _carries_on(node, tensor) - seen
             seen |= fresh
             waiting.extend(fresh)
-    return min(found, default=None)
+    return min(sizes, default=None)
 
 
 # Operators whose first output holds the same numbers as their first input.
@@ -212,15 +212,15 @@ def _shapeless(content: Buffer, inputs: Sequence[int | Span]) -> Iterator[Span]:
 
 def _grouped(content: Buffer, span: Span) -> dict[int, list[int | Span]]:
     """The fields of one message by number; contents of length-delimited fields stay where they are."""
-    found: dict[int, list[int | Span]] = {}
+    fields: dict[int, list[int | Span]] = {}
     at, end = span
     while at < end:
         key, at = _varint(content, at)
         value, at = _value(content, at, key & 7)
         if at > end:
             raise ValueError("not an ONNX model: a field reaches past the end of its message")
-        found.setdefault(key >> 3, []).append(value)
-    return found
+        fields.setdefault(key >> 3, []).append(value)
+    return fields
 
 
 def _value(content: Buffer, at: int, wire: int) -> tuple[int | Span, int]:

@@ -126,12 +126,12 @@ def with_dynamic_batch(model: ModelProto) -> ModelProto:
     """
     graph = model.graph
     weights = {weight.name for weight in graph.initializer}
-    inputs = [one for one in graph.input if one.name not in weights]
+    inputs = [value for value in graph.input if value.name not in weights]
     del graph.input[:]
     graph.input.extend(inputs)
     del graph.value_info[:]
-    for one in (*graph.input, *graph.output):
-        _free_first_dimension(one)
+    for tensor in (*graph.input, *graph.output):
+        _free_first_dimension(tensor)
     _free_reshapes(graph, _activations(graph))
     model.ir_version = max(model.ir_version, _IR_WEIGHTS_APART)
     return model
@@ -146,11 +146,11 @@ def _free_first_dimension(one: ValueInfoProto) -> None:
 
 def _activations(graph: GraphProto) -> set[str]:
     """The tensors that depend on an input; nodes of an ONNX graph are in order."""
-    found = {one.name for one in graph.input}
+    dependent = {tensor.name for tensor in graph.input}
     for node in graph.node:
-        if found & set(node.input):
-            found |= set(node.output)
-    return found
+        if dependent & set(node.input):
+            dependent |= set(node.output)
+    return dependent
 
 
 def _free_reshapes(graph: GraphProto, activations: set[str]) -> None:
@@ -169,9 +169,9 @@ def _free_reshapes(graph: GraphProto, activations: set[str]) -> None:
         graph.initializer.append(numpy_helper.from_array(shape, name))
         node.input[1] = name
     used = {name for node in graph.node for name in node.input}
-    kept = [weight for weight in graph.initializer if weight.name in used]
+    used_weights = [weight for weight in graph.initializer if weight.name in used]
     del graph.initializer[:]
-    graph.initializer.extend(kept)
+    graph.initializer.extend(used_weights)
 
 
 Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all where known
@@ -303,7 +303,7 @@ def existing(name: str, base: Path) -> Path:
     if path.is_file():
         return path.absolute()  # not resolved: weights lie beside a link, not beside what it points to
     if path.is_dir():
-        models = sorted(one.name for one in path.glob("*.onnx"))
+        models = sorted(file.name for file in path.glob("*.onnx"))
         hint = f"name the file: {', '.join(models[:5])}" if models else "give the path of a model file"
         raise MeasureError(f"{path} is a folder", code="model", at="target.model", try_=hint)
     raise MeasureError(f"{path} does not exist", code="model", at="target.model", try_=_nearest(path))
@@ -313,14 +313,14 @@ def _nearest(path: Path) -> str:
     """The nearest existing file of that folder, or built-in name."""
     if not path.parent.is_dir():
         return f"the folder {path.parent} does not exist either; a relative path starts from the benchmark file"
-    here = [one.name for one in path.parent.iterdir() if one.is_file()]
+    here = [entry.name for entry in path.parent.iterdir() if entry.is_file()]
     close = difflib.get_close_matches(path.name, here, n=1)
     if close:
         return f"did you mean {close[0]}?"
     built_in = difflib.get_close_matches(path.stem, BUILTIN_NAMES, n=1)
     if built_in:
         return f"did you mean the built-in model {built_in[0]}?"
-    models = sorted(one for one in here if one.endswith((".onnx", ".ort")))
+    models = sorted(name for name in here if name.endswith((".onnx", ".ort")))
     beside = f"in that folder: {', '.join(models[:5])}; " if models else ""
     return f"{beside}built-in models: {', '.join(BUILTIN_NAMES)}"
 

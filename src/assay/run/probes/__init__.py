@@ -201,7 +201,8 @@ def _telemetry(told: Mapping[str, Any], path: Path) -> Telemetry:
     server = told["server"]
     facts = {
         "server": {
-            source: {key: value for key, value in one.items() if key != "server_view"} for source, one in server.items()
+            source: {key: value for key, value in summary.items() if key != "server_view"}
+            for source, summary in server.items()
         },
         "processes": told["processes"],
         "gpus": told["gpus"],
@@ -211,7 +212,7 @@ def _telemetry(told: Mapping[str, Any], path: Path) -> Telemetry:
     return Telemetry(
         file=path if told["rows"] else None,
         rows=told["rows"],
-        server_view={source: one["server_view"] for source, one in server.items() if one["server_view"]},
+        server_view={source: summary["server_view"] for source, summary in server.items() if summary["server_view"]},
         facts={name: value for name, value in facts.items() if value or value == 0},
         absent=told["absent"],
     )
@@ -314,7 +315,7 @@ def _machine_telemetry(summary: Mapping[str, Any]) -> MachineTelemetry:
         **{
             **summary,
             "window_ns": tuple(summary["window_ns"]),
-            "energy": tuple(Energy(**one) for one in summary["energy"]),
+            "energy": tuple(Energy(**reading) for reading in summary["energy"]),
             "throttled": {device: tuple(reasons) for device, reasons in summary["throttled"].items()},
             "foreign": {device: tuple(names) for device, names in summary["foreign"].items()},
         }

@@ -61,7 +61,7 @@ class ReadingColumns:
 
     def named(self, name: str) -> Iterator[tuple[str, ReadingColumn]]:
         """Source and column of everything that has a name."""
-        return ((source, column) for (source, one), column in self._columns.items() if one == name)
+        return ((source, column) for (source, column_name), column in self._columns.items() if column_name == name)
 
     def joined(self, other: ReadingColumns) -> ReadingColumns:
         """These and others together; both go on by themselves."""
@@ -97,7 +97,7 @@ def write(path: Path, series: Iterable[Rows]) -> int:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(HEAD)
         for source, name, labels, at_ns, value in series:
-            writer.writerows((source, name, labels, at, one) for at, one in zip(at_ns, value, strict=True))
+            writer.writerows((source, name, labels, at, reading) for at, reading in zip(at_ns, value, strict=True))
             count += len(at_ns)
     return count
 
@@ -282,7 +282,7 @@ def energies(
     Args:
         unsure: why a source's counter does not tell the window's energy; empty where it does.
     """
-    found: list[dict[str, Any]] = []
+    figures: list[dict[str, Any]] = []
     absent: dict[str, str] = {}
 
     def take(
@@ -298,7 +298,7 @@ def energies(
             energy = used(of, window)
         except NoEnergyError as reason:
             return str(reason)
-        found.append({"source": text, "scope": scope, **asdict(energy), "grade": grade, "idle_w": idle.get(source)})
+        figures.append({"source": text, "scope": scope, **asdict(energy), "grade": grade, "idle_w": idle.get(source)})
         return ""
 
     for source, column in columns.named("energy_j"):
@@ -321,7 +321,7 @@ def energies(
     if (power := columns.get(POWERMETRICS, "power_w")) is not None:
         reason = take(POWERMETRICS, "combined power of powermetrics", "package", "estimated", summed, power)
         absent |= {f"energy:{POWERMETRICS}": reason} if reason else {}
-    return found, absent
+    return figures, absent
 
 
 def _scope(label: str) -> str:

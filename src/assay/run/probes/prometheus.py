@@ -184,7 +184,7 @@ class Scraper:
 
     def series(self) -> list[MetricSeries]:
         """All readings, as columns."""
-        found: dict[tuple[str, Labels], MetricSeries] = {}
+        by_key: dict[tuple[str, Labels], MetricSeries] = {}
         last_ns: int | None = None
         for before_ns, after_ns, body in self.bodies:
             try:
@@ -195,12 +195,12 @@ class Scraper:
             at_ns = (before_ns + after_ns) // 2
             for sample in exposition.samples:
                 key = (sample.name, sample.labels)
-                if key not in found:
+                if key not in by_key:
                     family, kind = exposition.family(sample.name)
-                    found[key] = MetricSeries(sample.name, sample.labels, kind, family, unseen_ns=last_ns)
-                found[key].add(at_ns, sample.value)
+                    by_key[key] = MetricSeries(sample.name, sample.labels, kind, family, unseen_ns=last_ns)
+                by_key[key].add(at_ns, sample.value)
             last_ns = at_ns
-        return list(found.values())
+        return list(by_key.values())
 
     @property
     def asked(self) -> int:

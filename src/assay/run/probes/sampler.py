@@ -174,13 +174,13 @@ class Sampler:
             f"{board}.job_processes": dict.fromkeys(("mean", "min", "max"), float(count))
             for board, count in on_gpus["job"].items()
         }
-        absent = self._absent() | {f"{one}.processes": why for one, why in on_gpus["untold"].items()} | no_energy
+        absent = self._absent() | {f"{gpu}.processes": why for gpu, why in on_gpus["untold"].items()} | no_energy
         try:
             path.parent.mkdir(exist_ok=True)
             write(path, _rows(columns, [mark for mark in marks if mark[0] != WINDOW]))
         except OSError as problem:
             absent["file"] = f"the readings could not be written: {problem.strerror or problem}"
-        told = {
+        summary = {
             "window_ns": window,
             "every_s": self._every_s,
             "looks": sum(window[0] <= at <= window[1] for at in run.at_ns),
@@ -194,7 +194,7 @@ class Sampler:
         }
         self._leave_family()
         self._run, self._failed = _Run(), {}
-        return told
+        return summary
 
     def wait_s(self) -> float:
         """Time between two looks of now."""

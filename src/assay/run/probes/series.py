@@ -116,14 +116,14 @@ def growth(series: MetricSeries, window: Window) -> tuple[float, float] | None:
 
 def rate_per_s(series: MetricSeries, window: Window) -> float | None:
     """How fast a counter grew; None with fewer than two readings."""
-    found = growth(series, window)
-    return found[0] / found[1] if found and found[1] > 0 else None
+    increase = growth(series, window)
+    return increase[0] / increase[1] if increase and increase[1] > 0 else None
 
 
 def grown(series: MetricSeries, window: Window) -> float:
     """How much a counter grew, zero where that cannot be told."""
-    found = growth(series, window)
-    return found[0] if found else 0.0
+    increase = growth(series, window)
+    return increase[0] if increase else 0.0
 
 
 def readings(series: MetricSeries, window: Window) -> list[float]:
@@ -217,8 +217,8 @@ SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 def summarise(series: Sequence[MetricSeries], window: Window) -> dict[str, Any]:
     """Everything that changed or was not zero in the window, and the server's view of what we measure ourselves."""
     families: dict[str, list[MetricSeries]] = {}
-    for one in series:
-        families.setdefault(one.family, []).append(one)
+    for member in series:
+        families.setdefault(member.family, []).append(member)
     summaries: dict[str, Any] = {}
     for name, members in sorted(families.items()):
         if not name.endswith("_created"):  # when a counter was made: no number of the window
@@ -251,29 +251,33 @@ def _family(name: str, members: Sequence[MetricSeries], window: Window) -> dict[
     kind = members[0].kind
     if kind == "histogram":
         return _histograms(name, members, window)
-    told: dict[str, Any] = {}
-    for one in members:
-        is_counter = kind == "counter" or (kind == "untyped" and one.name.endswith("_total"))
-        if is_counter or (kind == "summary" and one.name != name):
-            rate = rate_per_s(one, window)
-            told |= {key_of(one.name, one.labels): {"per_s": rate}} if rate else {}
-        elif values := readings(one, window):
+    figures: dict[str, Any] = {}
+    for member in members:
+        is_counter = kind == "counter" or (kind == "untyped" and member.name.endswith("_total"))
+        if is_counter or (kind == "summary" and member.name != name):
+            rate = rate_per_s(member, window)
+            figures |= {key_of(member.name, member.labels): {"per_s": rate}} if rate else {}
+        elif values := readings(member, window):
             low, high = min(values), max(values)
             mean = math.fsum(values) / len(values)
-            told |= {key_of(one.name, one.labels): {"mean": mean, "max": high}} if low or high else {}
-    return told
+            figures |= {key_of(member.name, member.labels): {"mean": mean, "max": high}} if low or high else {}
+    return figures
 
 
 def _histograms(name: str, members: Sequence[MetricSeries], window: Window) -> dict[str, Any]:
     by_labels: dict[Labels, list[MetricSeries]] = {}
-    for one in members:
-        by_labels.setdefault(tuple(pair for pair in one.labels if pair[0] != "le"), []).append(one)
-    told: dict[str, Any] = {}
+    for member in members:
+        by_labels.setdefault(tuple(pair for pair in member.labels if pair[0] != "le"), []).append(member)
+    summaries: dict[str, Any] = {}
     for labels, group in by_labels.items():
-        found = _histogram(name, group, window)
-        if found is not None and found.count > 0:
-            told[key_of(name, labels)] = {"count": found.count, "mean": found.mean, **_quantiles(found, 1.0)}
-    return told
+        histogram = _histogram(name, group, window)
+        if histogram is not None and histogram.count > 0:
+            summaries[key_of(name, labels)] = {
+                "count": histogram.count,
+                "mean": histogram.mean,
+                **_quantiles(histogram, 1.0),
+            }
+    return summaries
 
 
 def _histogram(name: str, members: Iterable[MetricSeries], window: Window) -> Histogram | None:
@@ -299,45 +303,48 @@ def _edge(labels: Labels) -> float | None:
 
 def _quantiles(found: Histogram, scale: float) -> dict[str, dict[str, Any]]:
     """Quantiles with the edges of the bucket that each lies in; the upper one is None where there is none."""
-    told: dict[str, dict[str, Any]] = {}
+    quantiles: dict[str, dict[str, Any]] = {}
     for name, share in SHARES.items():
         if (quantile := found.quantile(share)) is not None:
             # Of what is never below zero, no more than 1 - share can lie above this: a bucket may be far wider.
             most = math.inf if found.mean is None or found.edges[0] < 0 else found.mean / (1 - share)
             top = max(quantile.low, min(quantile.high, most))
             value = None if quantile.value is None else min(quantile.value, top) * scale
-            told[name] = {"value": value, "between": [quantile.low * scale, None if math.isinf(top) else top * scale]}
-    return told
+            quantiles[name] = {
+                "value": value,
+                "between": [quantile.low * scale, None if math.isinf(top) else top * scale],
+            }
+    return quantiles
 
 
 def _server_values(
     alias: MetricAlias, families: Mapping[str, Sequence[MetricSeries]], window: Window
 ) -> dict[str, dict[str, Any]]:
     if alias.how == "histogram":
-        found = _histogram(alias.name, families.get(alias.name, ()), window)
-        if found is None or found.mean is None:
+        histogram = _histogram(alias.name, families.get(alias.name, ()), window)
+        if histogram is None or histogram.mean is None:
             return {}
-        quantiles = {f".{name}": quantile for name, quantile in _quantiles(found, alias.scale).items()}
-        return {".mean": {"value": found.mean * alias.scale, "count": found.count}, **quantiles}
+        quantiles = {f".{name}": quantile for name, quantile in _quantiles(histogram, alias.scale).items()}
+        return {".mean": {"value": histogram.mean * alias.scale, "count": histogram.count}, **quantiles}
     series = _named(families, alias.name)
     if alias.how == "mean":
-        values = [value for one in series for value in readings(one, window)]
+        values = [value for member in series for value in readings(member, window)]
         return {".mean": {"value": alias.scale * math.fsum(values) / len(values)}} if values else {}
     if alias.how == "rate":
-        rates = [rate for one in series if (rate := rate_per_s(one, window)) is not None]
+        rates = [rate for member in series if (rate := rate_per_s(member, window)) is not None]
         return {"": {"value": alias.scale * math.fsum(rates)}} if rates else {}
-    below = sum(grown(one, window) for one in _named(families, alias.per))
-    above = sum(grown(one, window) for one in series)
+    below = sum(grown(member, window) for member in _named(families, alias.per))
+    above = sum(grown(member, window) for member in series)
     return {".mean": {"value": alias.scale * above / below, "count": below}} if below > 0 else {}
 
 
 def _named(families: Mapping[str, Sequence[MetricSeries]], name: str) -> list[MetricSeries]:
-    return [one for one in families.get(name, families.get(name.removesuffix("_sum"), ())) if one.name == name]
+    return [member for member in families.get(name, families.get(name.removesuffix("_sum"), ())) if member.name == name]
 
 
 def _covers(series: Sequence[MetricSeries], window: Window) -> dict[str, Any]:
     """Which stretch of time the numbers stand for, and whether all of it lies inside the window."""
-    longest = max(series, key=lambda one: len(one.at_ns), default=None)
+    longest = max(series, key=lambda member: len(member.at_ns), default=None)
     span = span_of(longest.at_ns, window) if longest is not None else None
     if longest is None or span is None:
         return {"scrapes": 0}

@@ -79,13 +79,13 @@ class ServiceProcesses:
     def _look(self) -> None:
         try:
             top = self._known.get(self._root) or psutil.Process(self._root)
-            found = [top, *top.children(recursive=True)]
+            processes = [top, *top.children(recursive=True)]
         except psutil.NoSuchProcess:
             self.gone = f"process {self._root} has ended"
         except psutil.Error as refused:
             self.gone = str(refused)
         else:
-            self._known = {one.pid: self._known.get(one.pid, one) for one in found}
+            self._known = {process.pid: self._known.get(process.pid, process) for process in processes}
 
 
 _NAMES = ("gpu_util_pct", "gpu_mem_bytes", "power_w")
@@ -105,11 +105,11 @@ class GpuSeries:
         for index, columns in enumerate(self.columns):
             at_ns = time.perf_counter_ns()
             try:
-                told = self._reader.read(index)
+                values = self._reader.read(index)
             except GpuLostError as lost:
                 self.absent = "; ".join(filter(None, (self.absent, str(lost))))
                 continue
-            for name, value in told.items():
+            for name, value in values.items():
                 columns[name].add(at_ns, value)
 
     def used_by(self, pids: set[int]) -> list[int]:
@@ -129,7 +129,7 @@ class ServiceSampler:
         self.gpus = GpuSeries() if order["gpus"] else None
         self.scrapers = [Scraper(endpoint, order["every_s"], self.stop) for endpoint in _endpoints(order, self.absent)]
         self._every_s = order["process_every_s"]
-        self._threads = [threading.Thread(target=one.follow, daemon=True) for one in self.scrapers]
+        self._threads = [threading.Thread(target=scraper.follow, daemon=True) for scraper in self.scrapers]
         if self.trees or (self.gpus and not self.gpus.absent):
             self._threads.append(threading.Thread(target=self._read_processes, daemon=True))
         for thread in self._threads:
@@ -142,14 +142,14 @@ class ServiceSampler:
         self.stop.set()
         for thread in self._threads:
             thread.join(timeout=6.0)
-        scraped = {one.endpoint.source: one.series() for one in self.scrapers}
+        scraped = {reader.endpoint.source: reader.series() for reader in self.scrapers}
         rows = write(path, self._rows(scraped))
         return {
             "rows": rows,
             "server": {source: summarise(series, window) for source, series in scraped.items() if series},
             "processes": {tree.source: _process(tree, window) for tree in self.trees if tree.columns["cpu_s"].at_ns},
             "gpus": self._gpu_summary(window),
-            "scrapes": {one.endpoint.source: _scrapes(one) for one in self.scrapers},
+            "scrapes": {reader.endpoint.source: _scrapes(reader) for reader in self.scrapers},
             "absent": self._absent(scraped),
             "cpu_s": time.process_time(),
         }
@@ -166,11 +166,11 @@ class ServiceSampler:
 
     def _rows(self, scraped: Mapping[str, list[MetricSeries]]) -> Iterator[Rows]:
         for source, series in scraped.items():
-            yield from (_row(source, one) for one in series)
+            yield from (_row(source, metric) for metric in series)
         for tree in self.trees:
-            yield from (_row(f"process:{tree.source}", one) for one in tree.columns.values())
+            yield from (_row(f"process:{tree.source}", metric) for metric in tree.columns.values())
         for number, columns in enumerate(self.gpus.columns if self.gpus else ()):
-            yield from (_row(f"gpu:{number}", one) for one in columns.values())
+            yield from (_row(f"gpu:{number}", metric) for metric in columns.values())
 
     def _gpu_summary(self, window: Window) -> list[dict[str, Any]]:
         if self.gpus is None:
@@ -184,9 +184,11 @@ class ServiceSampler:
 
     def _absent(self, scraped: Mapping[str, list[MetricSeries]]) -> dict[str, str]:
         reasons = dict(self.absent)
-        for one in self.scrapers:
-            if not scraped[one.endpoint.source]:
-                reasons[f"server:{one.endpoint.source}"] = f"{one.last_error or 'no answer'} ({one.asked} scrapes)"
+        for scraper in self.scrapers:
+            if not scraped[scraper.endpoint.source]:
+                reasons[f"server:{scraper.endpoint.source}"] = (
+                    f"{scraper.last_error or 'no answer'} ({scraper.asked} scrapes)"
+                )
         for tree in self.trees:
             if not tree.columns["cpu_s"].at_ns:
                 reasons[f"process:{tree.source}"] = tree.gone or "no reading was taken"

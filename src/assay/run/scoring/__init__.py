@@ -56,8 +56,8 @@ def score(outputs: Sequence[Output], scorers: Sequence[str]) -> dict[str, NDArra
     Raises:
         MeasureError: if a scorer is not there, cannot be loaded or fails.
     """
-    answered = np.array([one.answered for one in outputs], dtype=np.bool_)
-    judged = [one for one in outputs if one.answered]
+    answered = np.array([output.answered for output in outputs], dtype=np.bool_)
+    judged = [output for output in outputs if output.answered]
     values: dict[str, NDArray[np.float64]] = {}
     for name in dict.fromkeys(scorers):
         for metric, given in _ask(name, judged).items():
@@ -75,13 +75,13 @@ def scored(outputs: Sequence[Output], scorers: Sequence[str], *, within_s: float
     facts: dict[str, JsonValue] = {}
     for name in dict.fromkeys(scorers):
         try:
-            found = _by(deadline_s, name, outputs)
+            columns = _by(deadline_s, name, outputs)
         except AssayError as refused:
             said = refused.problem
             absent[name] = f"{said.message}; try: {said.try_}" if said.try_ else said.message
             continue
-        values |= {metric: column for metric, column in found.items() if np.isfinite(column).any()}
-        facts[name], lacking = _judged(name, outputs, found)
+        values |= {metric: column for metric, column in columns.items() if np.isfinite(column).any()}
+        facts[name], lacking = _judged(name, outputs, columns)
         absent |= {name: lacking} if lacking else {}
     return Scores(values, absent, facts)
 
@@ -157,15 +157,15 @@ def _ask(name: str, outputs: Sequence[Output]) -> dict[str, NDArray[np.float64]]
     wrong = partial(_failed, name)
     try:
         given = dict(scorer(outputs))
-        found = {str(metric): np.asarray(column, dtype=np.float64) for metric, column in given.items()}
+        columns = {str(metric): np.asarray(column, dtype=np.float64) for metric, column in given.items()}
     except AssayError:
         raise
     except Exception as failure:  # code of others may raise anything
         raise wrong(f"failed: {type(failure).__name__}: {failure}") from None
-    for metric, column in found.items():
+    for metric, column in columns.items():
         if column.shape != (len(outputs),):
             raise wrong(f"gave {column.size} values of {metric} for {len(outputs)} answers")
-    return found
+    return columns
 
 
 def _failed(name: str, what: str) -> MeasureError:
@@ -228,16 +228,16 @@ def rouge(outputs: Sequence[Output]) -> Mapping[str, Sequence[float]]:
         MeasureError: if the library is not installed.
     """
     scorer = _scorer()
-    known: dict[tuple[str, str], tuple[float, ...]] = {}  # greedy answers repeat
+    cache: dict[tuple[str, str], tuple[float, ...]] = {}  # greedy answers repeat
     rows = []
-    for one in outputs:
-        if one.reference is None or not _WORD.search(one.reference.lower()):
+    for output in outputs:
+        if output.reference is None or not _WORD.search(output.reference.lower()):
             rows.append((math.nan,) * len(METRICS))
             continue
-        pair = (one.reference, one.text)
-        if pair not in known:
-            known[pair] = _score(scorer, *pair)
-        rows.append(known[pair])
+        pair = (output.reference, output.text)
+        if pair not in cache:
+            cache[pair] = _score(scorer, *pair)
+        rows.append(cache[pair])
     return {metric: [row[place] for row in rows] for place, metric in enumerate(METRICS)}
 
 
@@ -246,22 +246,22 @@ def sentences(text: str) -> list[str]:
 
     A rule for English and its like, and nothing more: initials, `Dr.`, `e.g.` and such do not end a sentence.
     """
-    found = []
+    pieces = []
     for line in text.splitlines():
         begin = ""
         for part in _END.sub("\\1\0", line).split("\0"):
             begin = f"{begin} {part}" if begin else part
             if not _ABBREVIATION.search(begin):
-                found.append(begin)
+                pieces.append(begin)
                 begin = ""
-        found.append(begin)
-    return [one for one in (part.strip() for part in found) if one]
+        pieces.append(begin)
+    return [sentence for sentence in (part.strip() for part in pieces) if sentence]
 
 
 def _score(scorer: Any, reference: str, text: str) -> tuple[float, ...]:  # noqa: ANN401  (the library is untyped)
     # Line ends are white space to all but Lsum, for which they end sentences.
-    found = scorer.score("\n".join(sentences(reference)), "\n".join(sentences(text)))
-    return tuple(float(found[name].fmeasure) for name in METRICS.values())
+    scores = scorer.score("\n".join(sentences(reference)), "\n".join(sentences(text)))
+    return tuple(float(scores[name].fmeasure) for name in METRICS.values())
 
 
 def _scorer() -> Any:  # noqa: ANN401
@@ -289,16 +289,16 @@ def contains(outputs: Sequence[Output]) -> Mapping[str, Sequence[float]]:
 
 def json_valid(outputs: Sequence[Output]) -> Mapping[str, Sequence[float]]:
     """Whether the whole answer is one JSON value; a fence of backticks around it makes it none."""
-    return {"json_valid": [float(_is_json(one.text)) for one in outputs]}
+    return {"json_valid": [float(_is_json(output.text)) for output in outputs]}
 
 
 def length(outputs: Sequence[Output]) -> Mapping[str, Sequence[float]]:
     """How long an answer is, in characters: words and tokens depend on who counts them."""
-    return {"answer_chars": [float(len(one.text)) for one in outputs]}
+    return {"answer_chars": [float(len(output.text)) for output in outputs]}
 
 
 def _against_reference(outputs: Sequence[Output], same: Callable[[str, str], bool]) -> list[float]:
-    return [math.nan if one.reference is None else float(same(one.text, one.reference)) for one in outputs]
+    return [math.nan if output.reference is None else float(same(output.text, output.reference)) for output in outputs]
 
 
 def _plain(text: str) -> str:

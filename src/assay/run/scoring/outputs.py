@@ -58,8 +58,12 @@ def write_outputs(path: Path, outputs: Iterable[Output]) -> int:
     """Write answers to a file; return how many. The same answers make the same bytes."""
     count = 0
     with path.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, 0) as file:
-        for one in outputs:
-            row = {**_finite(one.more), **{name: getattr(one, name) for name in _OWN}, "data": _finite(one.data)}
+        for output in outputs:
+            row = {
+                **_finite(output.more),
+                **{name: getattr(output, name) for name in _OWN},
+                "data": _finite(output.data),
+            }
             # A lone surrogate, which a server may send, has no place in UTF-8; as an escape JSON has one for it.
             line = json.dumps(row, ensure_ascii=False, default=_plain)
             file.write(line.encode("utf-8", "backslashreplace") + b"\n")

@@ -77,10 +77,10 @@ class ServiceExit:
 def exit_of(running: RunningService) -> ServiceExit | None:
     """How a service ended by itself; None while it runs."""
     try:
-        found = json.loads(exit_file(running.stdout).read_text())
+        record = json.loads(exit_file(running.stdout).read_text())
     except (OSError, ValueError):
         return None
-    return ServiceExit(found["code"], found["at_ns"])
+    return ServiceExit(record["code"], record["at_ns"])
 
 
 def refuse_ended(services: Iterable[RunningService]) -> None:
@@ -89,13 +89,13 @@ def refuse_ended(services: Iterable[RunningService]) -> None:
     Raises:
         MeasureError: which, how, and the last lines that it wrote.
     """
-    for one in services:
-        if (ending := exit_of(one)) is not None:
-            after_s = (ending.at_ns - one.started_ns) / 1e9
+    for service in services:
+        if (ending := exit_of(service)) is not None:
+            after_s = (ending.at_ns - service.started_ns) / 1e9
             raise MeasureError(
-                f"the service {one.name} {ending}, {after_s:.1f} s after its start{log_excerpt(log_tail(one))}",
+                f"the service {service.name} {ending}, {after_s:.1f} s after its start{log_excerpt(log_tail(service))}",
                 code="service-ended",
-                at=f"services.{one.name}",
+                at=f"services.{service.name}",
                 try_="look at what it wrote last; was there enough memory for it?",
             )
 
@@ -123,9 +123,11 @@ def tail_of(path: Path, lines: int = TAIL_LINES) -> tuple[str, ...]:
 
 def log_excerpt(lines: Iterable[str]) -> str:
     """Log lines as the end of a message."""
-    kept = [line for line in lines if line.strip()]
+    written = [line for line in lines if line.strip()]
     return (
-        "".join(("; it wrote last:", *(f"\n    {line[:500]}" for line in kept[-10:]))) if kept else "; it wrote nothing"
+        "".join(("; it wrote last:", *(f"\n    {line[:500]}" for line in written[-10:])))
+        if written
+        else "; it wrote nothing"
     )
 
 
@@ -382,7 +384,7 @@ def _order(
             "host": host,
             "images": str(images_folder()),
             "logs": None if logs is None else str(logs.absolute()),
-            "known": {name: (one.host, one.port) for name, one in known.items()},
+            "known": {name: (address.host, address.port) for name, address in known.items()},
             "services": [asdict(spec) for spec in specs],
         }
     )

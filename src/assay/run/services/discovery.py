@@ -69,7 +69,7 @@ def announced(running: Mapping[str, RunningService]) -> Iterator[Mapping[str, Ru
     if where is None:
         yield running
         return
-    urls = {name: metrics_url(where.paths.get(name), one.base_url) for name, one in running.items()}
+    urls = {name: metrics_url(where.paths.get(name), service.base_url) for name, service in running.items()}
     with living(where, urls):
         yield running
 
@@ -128,11 +128,15 @@ def node_name(environ: Mapping[str, str] | None = None) -> str:
 
 def node_address(environ: Mapping[str, str] | None = None) -> str:
     """The node's own address: as set, else by its name, else the one it reaches the submit host from, else loopback."""
-    known = os.environ if environ is None else environ
-    if given := known.get(ADDRESS_VARIABLE):
+    variables = os.environ if environ is None else environ
+    if given := variables.get(ADDRESS_VARIABLE):
         return given
     # A name may also stand for the loopback, or for another machine.
-    usable = (one for one in _candidates(known) if not ipaddress.ip_address(one).is_loopback and _is_ours(one))
+    usable = (
+        address
+        for address in _candidates(variables)
+        if not ipaddress.ip_address(address).is_loopback and _is_ours(address)
+    )
     return next(usable, LOOPBACK)
 
 
@@ -146,7 +150,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[str]:
 
 def _resolved(name: str) -> list[str]:
     try:
-        return [str(one[4][0]) for one in socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)]
+        return [str(entry[4][0]) for entry in socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)]
     except OSError:
         return []
 

@@ -49,12 +49,12 @@ def _run(order: Mapping[str, Any], gate: SpawnGate) -> None:
     logs = None if order["logs"] is None else Path(order["logs"])
     tell = lambda name, seconds, answer: _tell("waiting", {"name": name, "seconds": seconds, "answer": answer})  # noqa: E731
     setting = LaunchContext(base, scratch, order["tag"], gate, tell, order["host"], images, logs)
-    known = {name: ServiceAddress(*address) for name, address in order["known"].items()}
+    addresses = {name: ServiceAddress(*address) for name, address in order["known"].items()}
     try:
         for plain in order["services"]:
             wanted = ServiceSpec.of(plain)
-            running = start(wanted, known, setting)
-            known[wanted.name] = ServiceAddress(running.host, running.port)
+            running = start(wanted, addresses, setting)
+            addresses[wanted.name] = ServiceAddress(running.host, running.port)
             _tell("ready", {**asdict(running), "stdout": str(running.stdout), "stderr": str(running.stderr)})
     except AssayError as failure:
         _tell("failed", asdict(failure.problem))

@@ -147,9 +147,9 @@ def start(wanted: ServiceSpec, others: Mapping[str, ServiceAddress], setting: La
         tried.add(port)
         if wanted.port is not None:
             refuse_taken(port, f"{wanted.at}.port", setting.host)
-        known = {name: address.port for name, address in others.items()}
+        other_ports = {name: address.port for name, address in others.items()}
         hosts = {name: address.host for name, address in others.items()}
-        ports = Ports(port, known, wanted.at, setting.host, hosts)
+        ports = Ports(port, other_ports, wanted.at, setting.host, hosts)
         child = _launch(wanted, ports, setting)
         try:
             return _await_ready(child, ports, setting)
@@ -254,7 +254,7 @@ def _await_ready(child: ServiceProcess, ports: Ports, setting: LaunchContext) ->
 def _stranger(child: ServiceProcess) -> str | None:
     """Who answered in the service's place, having taken its port; None when it was the service, or unknown."""
     holder = listener(child.port) if child.box is None else None
-    if holder is None or any(one.pid == holder for one in descendants(os.getpid())):
+    if holder is None or any(process.pid == holder for process in descendants(os.getpid())):
         return None
     return f"port {child.port} is answered by {name_of(holder)}, not by the service"
 

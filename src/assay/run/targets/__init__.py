@@ -39,10 +39,10 @@ def find_target(name: str) -> Target:
     """
     entry = find_plugin(name, *GROUPS)
     if entry is None:
-        known = plugin_names(*GROUPS)
-        near = difflib.get_close_matches(name, known, 1)
+        available = plugin_names(*GROUPS)
+        near = difflib.get_close_matches(name, available, 1)
         message = f"nothing installed here measures {name!r}{f'; did you mean {near[0]}?' if near else ''}"
-        try_ = f"use one of {', '.join(known)}, or install a package that registers it under {' or '.join(GROUPS)}"
+        try_ = f"use one of {', '.join(available)}, or install a package that registers it under {' or '.join(GROUPS)}"
         raise MeasureError(message, code="target", try_=try_)
     target: Target = import_module(_MEASURED_BY[entry.group]).measure if entry.group in _MEASURED_BY else entry.load()
     return target

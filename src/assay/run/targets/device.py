@@ -55,15 +55,15 @@ def measure(order: Order, stage: Stage, rules: Rules) -> Measured:  # noqa: ARG0
     before = window.read(own_cpu_s=_own_cpu_s())
     begin_ns = perf_counter_ns()
     with stage.phase("measure"):
-        found = _tests(wish, stage, device)
+        measurements = _tests(wish, stage, device)
     seen = window.between(before, window.read(own_cpu_s=_own_cpu_s()))
     with stage.phase("score"):
         return Measured(
-            metrics=_metrics(found.tests),
-            absent={one.metric: one.absent for one in found.tests if one.reported is None},
-            samples=_samples(found.tests, begin_ns),
-            facts=_facts(found, device),
-            device=_proof(target.device, found, device),
+            metrics=_metrics(measurements.tests),
+            absent={test.metric: test.absent for test in measurements.tests if test.reported is None},
+            samples=_samples(measurements.tests, begin_ns),
+            facts=_facts(measurements, device),
+            device=_proof(target.device, measurements, device),
             window=seen,
         )
 
@@ -122,7 +122,7 @@ def _own_cpu_s() -> float:
 
 def _metrics(tests: tuple[BenchOutcome, ...]) -> dict[str, float]:
     """The value of each test; those with samples are summed up from these."""
-    return {one.metric: one.reported.value for one in tests if one.reported is not None}
+    return {test.metric: test.reported.value for test in tests if test.reported is not None}
 
 
 def _samples(tests: tuple[BenchOutcome, ...], begin_ns: int) -> tuple[SampleSet, ...]:
@@ -130,10 +130,10 @@ def _samples(tests: tuple[BenchOutcome, ...], begin_ns: int) -> tuple[SampleSet,
     import numpy as np
 
     columns: dict[str, tuple[tuple[float, ...], tuple[int, ...]]] = {}
-    for one in tests:
-        if one.reported is not None:
-            columns[one.metric] = (one.reported.values, one.reported.at_ns)
-        columns |= one.also
+    for test in tests:
+        if test.reported is not None:
+            columns[test.metric] = (test.reported.values, test.reported.at_ns)
+        columns |= test.also
     return tuple(
         SampleSet(metric, "measure", np.array(at_ns, dtype=np.int64) - begin_ns, np.array(values, dtype=np.float64))
         for metric, (values, at_ns) in columns.items()
@@ -143,7 +143,7 @@ def _samples(tests: tuple[BenchOutcome, ...], begin_ns: int) -> tuple[SampleSet,
 def _facts(found: Measurements, device: _Loaded) -> Mapping[str, JsonValue]:
     facts: dict[str, JsonValue] = {
         "device": dict(found.facts),
-        "tests": {one.name: one.facts() for one in found.tests},
+        "tests": {test.name: test.facts() for test in found.tests},
     }
     if found.bare:
         facts["bare"] = dict(found.bare)

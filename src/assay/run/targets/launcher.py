@@ -44,15 +44,15 @@ def benchmark_ai_variables(pipe: str | None, code: str | None) -> dict[str, str]
         pipe: path of the pipe as the program sees it; None where it cannot reach one, so that lines are printed.
         code: folder with the code that travels with the benchmark, as the program sees it.
     """
-    found = {"BENCHMARK_AI": "stdout"}
+    variables = {"BENCHMARK_AI": "stdout"}
     if pipe is not None:
-        found = {
+        variables = {
             "BENCHMARK_AI": "fifo",
             "BENCHMARK_AI_FIFO_FILEPATH": pipe,
             "BENCHMARK_AI_FIFO_MAX_WAIT_TIME": _WAIT_S,
             "BENCHMARK_AI_FIFO_WAIT_TIME_STEP": _STEP_S,
         }
-    return found if code is None else {**found, "BAI_SCRIPTS_PATH": code}
+    return variables if code is None else {**variables, "BAI_SCRIPTS_PATH": code}
 
 
 def command_words(target: CommandTarget) -> list[str]:
@@ -82,11 +82,11 @@ class CommandEnvironment:
         return sum(tree_cpu_s(service.pid, ended=True) for service in self.services.values())
 
     def facts(self) -> dict[str, JsonValue]:
-        told: dict[str, JsonValue] = {
-            name: {"how": one.how, "host": one.host, "shared": name not in self.fresh, **dict(one.facts)}
-            for name, one in self.services.items()
+        services: dict[str, JsonValue] = {
+            name: {"how": service.how, "host": service.host, "shared": name not in self.fresh, **dict(service.facts)}
+            for name, service in self.services.items()
         }
-        return {"services": told} if told else {}
+        return {"services": services} if services else {}
 
     def metrics(self) -> dict[str, float]:
         """How long its service took to get ready, where there is one alone and this run started it."""
@@ -156,9 +156,9 @@ def added_variables(
     ours = {"ASSAY_RUN_ID": str(run_id)}
     ours |= {PIPE_VARIABLE: pipe} if pipe is not None else {}
     ours |= {CODE_VARIABLE: code} if code is not None else {}
-    for name, one in around.services.items():
+    for name, service in around.services.items():
         key = f"ASSAY_SERVICE_{re.sub(r'[^A-Za-z0-9]', '_', name).upper()}"
-        ours |= {f"{key}_HOST": one.host, f"{key}_PORT": str(one.port), f"{key}_URL": one.base_url}
+        ours |= {f"{key}_HOST": service.host, f"{key}_PORT": str(service.port), f"{key}_URL": service.base_url}
     return {**benchmark_ai_variables(pipe, code), **own, **ours}
 
 
@@ -231,15 +231,15 @@ def _filled(given: tuple[str, ...], around: CommandEnvironment) -> tuple[str, ..
 
 
 def _mounts(target: CommandTarget, base: Path) -> dict[str, str]:
-    found = {}
+    mounts = {}
     for here, there in target.mounts.items():
         path = (base / Path(here).expanduser()).absolute()
         if not path.exists():
             message = f"mounts names {str(path)!r}, which is not there"
             try_ = "it is relative to the benchmark file's folder"
             raise MeasureError(message, code="command", at="target.mounts", try_=try_)
-        found[str(path)] = there
-    return found
+        mounts[str(path)] = there
+    return mounts
 
 
 def _shared_memory() -> int | None:
@@ -287,8 +287,8 @@ class Account(threading.Thread):
 
     def _read(self, group: Path) -> None:
         try:
-            told = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
-            self.cpu_s = int(told["usage_usec"]) / 1e6
+            counters = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
+            self.cpu_s = int(counters["usage_usec"]) / 1e6
             for pid in (group / "cgroup.procs").read_text().split():
                 self.peak_rss_mb = max(self.peak_rss_mb or 0.0, high_water_mb(Path(f"/proc/{pid}/status")))
         except (OSError, ValueError, KeyError):
@@ -399,10 +399,10 @@ def _boxed(order: Order, target: CommandTarget, stage: Stage, around: CommandEnv
     code = None if around.code is None else CODE_FOLDER
     added = added_variables(target, around, run_id=order.run_id, pipe=inside, code=code)
     box = make_box(order, target, around, added, emit)
-    box, told = with_image(box, stage, order.job.definition.measure.timeout)
+    box, image_facts = with_image(box, stage, order.job.definition.measure.timeout)
     containers.mark(box, Path(order.scratch))  # before it can exist, so that a sweep finds it
     way = containers.runtime_for(box.runtime)
-    facts: dict[str, JsonValue] = {"container": dict(told)}
+    facts: dict[str, JsonValue] = {"container": dict(image_facts)}
     if way.stays:
         facts["cpu_is"] = f"of the container's control group, as last read before its end; read every {EVERY_S:g} s"
         facts["duration_is"] = "from the start of the container to its end"

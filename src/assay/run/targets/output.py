@@ -139,12 +139,12 @@ class _Tail:
     @staticmethod
     def taken(log: Path) -> bytes:
         """The end of the stream; the files are gone afterwards."""
-        found = b""
+        tail = b""
         for path in (log.with_name(log.name + suffix) for suffix in TAIL_FILES):
             if path.exists():
-                found += path.read_bytes()
+                tail += path.read_bytes()
                 path.unlink()
-        return found[-TAIL_BYTES:]
+        return tail[-TAIL_BYTES:]
 
 
 def _whole_lines_of_head(head: bytes) -> bytes:
@@ -243,8 +243,8 @@ def _numbers(line: bytes) -> tuple[dict[str, float], bool]:
         return {}, False
     if not isinstance(document, dict) or not document:
         return {}, False
-    found = {name: number for name, value in document.items() if (number := _number(value)) is not None}
-    return found, len(found) == len(document)
+    numbers = {name: number for name, value in document.items() if (number := _number(value)) is not None}
+    return numbers, len(numbers) == len(document)
 
 
 def _number(value: object) -> float | None:
@@ -286,17 +286,17 @@ def find_values(
     output: str, metrics: Sequence[MetricPattern], at_most: int = MAX_VALUES
 ) -> tuple[list[PatternMatch], list[UnreadableMatch]]:
     """All values of all patterns, in the order of the output, and the first matches that are no numbers."""
-    found: list[PatternMatch] = []
+    matches: list[PatternMatch] = []
     unreadable: list[UnreadableMatch] = []
     for metric in metrics:
         for item in _of_one(output, metric):
             if isinstance(item, PatternMatch):
-                found.append(item)
+                matches.append(item)
             else:
                 unreadable.append(item)
-            if len(found) > at_most:
+            if len(matches) > at_most:
                 break
-    return sorted(found, key=lambda item: item.offset), unreadable
+    return sorted(matches, key=lambda item: item.offset), unreadable
 
 
 def number(text: str) -> float | None:
@@ -349,8 +349,8 @@ def _which(match: re.Match[str]) -> str | int:
 def _exponent_after(output: str, match: re.Match[str]) -> str:
     """The exponent that a group leaves behind: a pattern without it would read 1e-05 as 1."""
     end = match.end(_which(match))
-    found = _EXPONENT.match(output, end) if output[end - 1 : end].isdigit() else None
-    return found[0] if found else ""
+    exponent = _EXPONENT.match(output, end) if output[end - 1 : end].isdigit() else None
+    return exponent[0] if exponent else ""
 
 
 class _Context:
@@ -398,9 +398,9 @@ class ServiceOutput:
 
     def finish(self) -> ServiceMetrics:
         """Stop watching and search what was written meanwhile."""
-        found = ServiceMetrics()
+        metrics = ServiceMetrics()
         if not self._logs:
-            return found
+            return metrics
         self._await_rest()
         self._over.set()
         self._thread.join()
@@ -408,14 +408,14 @@ class ServiceOutput:
             wanted = [metric for metric in self._metrics if metric.service == name]
             text = log.text()
             values, unreadable = find_values(text, wanted)
-            found.unreadable += unreadable
+            metrics.unreadable += unreadable
             characters = octets = 0
             for item in values:
                 octets += len(text[characters : item.offset].encode())
                 characters = item.offset
-                found.values.append((item.metric, item.value, log.time_ns(octets)))
-        found.absent = self._silent()
-        return found
+                metrics.values.append((item.metric, item.value, log.time_ns(octets)))
+        metrics.absent = self._silent()
+        return metrics
 
     def _await_rest(self) -> None:
         """Wait until the logs stand still: a server writes of its last answers after it has sent them."""

@@ -86,13 +86,13 @@ def measure(order: Order, stage: Stage, rules: Rules) -> Measured:  # noqa: ARG0
         with stage.phase("score"):
             output = capture.finish(timeout_s=2.0)
             emitted = pipe.finish()
-            told = logs.finish()
+            service_metrics = logs.finish()
             refuse_ended(around.services.values())  # why a client failed, where its server is gone
             _refuse_failure(ended, launch)
             _take_printed_emits(output, capture, emitted)
             own = [metric for metric in target.metrics if metric.service is None]
-            found, unreadable = find_values(output, own)
-            reported = _Reported(output, emitted, found, [*unreadable, *told.unreadable], told)
+            matches, unreadable = find_values(output, own)
+            reported = _Reported(output, emitted, matches, [*unreadable, *service_metrics.unreadable], service_metrics)
             _refuse_too_many(reported)
             samples = _samples(reported, capture, ended.start_ns)
     return Measured(

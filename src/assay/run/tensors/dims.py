@@ -113,13 +113,13 @@ def _check_names(inputs: Mapping[str, Shape | None], named: Mapping[str, int]) -
 
 
 def _keys(inputs: Mapping[str, Shape | None]) -> list[str]:
-    found = {
+    keys = {
         _key(name, axis, dim): None
         for name, shape in inputs.items()
         for axis, dim in enumerate(shape or ())
         if not isinstance(dim, int)
     }
-    return list(found)
+    return list(keys)
 
 
 def _key(name: str, axis: int, dim: Dim) -> str:
@@ -128,14 +128,14 @@ def _key(name: str, axis: int, dim: Dim) -> str:
 
 def _settle(sizes: dict[str, DimSize], key: str, size: DimSize) -> None:
     """Set a size once; a second, different one is a contradiction."""
-    known = sizes.setdefault(key, size)
-    if known.value != size.value:
+    previous = sizes.setdefault(key, size)
+    if previous.value != size.value:
         raise UsageError(
-            f"dimension {key!r} is {known.value} by {known.origin} but {size.value} by {size.origin}",
+            f"dimension {key!r} is {previous.value} by {previous.origin} but {size.value} by {size.origin}",
             code="dims",
             at=size.origin,
             try_=f"make both the same, or remove one; the batch is set by workload.batch: {size.value}"
-            if "batch" in known.origin
+            if "batch" in previous.origin
             else "make both the same, or remove one",
         )
 
@@ -206,8 +206,8 @@ def _size(key: str, sizes: dict[str, DimSize], image_axis: bool) -> int:
 def _by_default(key: str, image_axis: bool) -> DimSize:
     if image_axis:
         return DimSize(224, "default for an image")
-    known = _default(key)
-    return DimSize(1, "default") if known is None else DimSize(known, "default for such a name")
+    default = _default(key)
+    return DimSize(1, "default") if default is None else DimSize(default, "default for such a name")
 
 
 def _image_axis(shape: Shape, axis: int) -> bool:

@@ -85,7 +85,7 @@ def _file(path: Path) -> Path:
 
 def _instead(folder: Path) -> str:
     """What to do with a folder that has another kind of tokenizer, or a model with one inside."""
-    models = sorted(one.name for one in folder.glob("*.gguf"))
+    models = sorted(file.name for file in folder.glob("*.gguf"))
     if models:
         return f"name the model file: {folder / models[0]}"
     if any((folder / name).is_file() for name in ("tokenizer.model", "vocab.json", "vocab.txt")):
@@ -167,16 +167,16 @@ def read_vocabulary(path: Path) -> Vocabulary:
         settings = read_settings(path, _LISTS)
     except (OSError, ValueError) as problem:
         raise _refused_model(path.name, f"is not a whole GGUF file: {problem}") from None
-    found = {name.removeprefix(_PREFIX): value for name, value in settings.items() if name.startswith(_PREFIX)}
-    if not found.get("tokens"):
+    fields = {name.removeprefix(_PREFIX): value for name, value in settings.items() if name.startswith(_PREFIX)}
+    if not fields.get("tokens"):
         raise _refused_model(path.name, "holds no tokenizer")
     return Vocabulary(
         path.name,
-        str(found.get("model", "")),
-        str(found.get("pre", "")),
-        tuple(found["tokens"]),
-        tuple(found.get("merges", ())),
-        tuple(found.get("token_type", ())),
+        str(fields.get("model", "")),
+        str(fields.get("pre", "")),
+        tuple(fields["tokens"]),
+        tuple(fields.get("merges", ())),
+        tuple(fields.get("token_type", ())),
     )
 
 
@@ -191,9 +191,9 @@ def tokenizer_of(vocabulary: Vocabulary) -> Library:
 
     if vocabulary.model != "gpt2" or vocabulary.pre not in _SPLITS:
         kind = f"{vocabulary.model or 'unnamed'}, {vocabulary.pre or 'no pre-tokenizer'}"
-        known = ", ".join(sorted(_SPLITS))
+        supported = ", ".join(sorted(_SPLITS))
         raise _refused_model(
-            vocabulary.file, f"has a tokenizer of a kind ({kind}) that is not read here; known: gpt2 with {known}"
+            vocabulary.file, f"has a tokenizer of a kind ({kind}) that is not read here; known: gpt2 with {supported}"
         )
     merges = [tuple(merge.split(" ", 1)) for merge in vocabulary.merges]
     ids = {token: number for number, token in enumerate(vocabulary.tokens)}
@@ -336,7 +336,7 @@ class _Server:
     def encode(self, text: str) -> list[int]:
         answer = self._ask("tokenize", self._dialect.tokenize(text))
         ids = answer.get("tokens")
-        if not isinstance(ids, list) or not all(type(one) is int for one in ids):
+        if not isinstance(ids, list) or not all(type(token) is int for token in ids):
             raise _failed(f"{self._root}/tokenize", "its answer holds no list of tokens")
         return ids
 

@@ -96,12 +96,12 @@ def _find(name: str) -> Task:
         return cast("Task", getattr(module, f"make_{name.replace('-', '_')}"))
     registered = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in registered:
-        known = ", ".join(sorted({*_BUILT_IN, *registered}))
+        available = ", ".join(sorted({*_BUILT_IN, *registered}))
         raise MeasureError(
             f"there is no task {name!r} here",
             code="task",
             at="workload.task",
-            try_=f"use one of {known}, or install a package that registers it under {GROUP}",
+            try_=f"use one of {available}, or install a package that registers it under {GROUP}",
         )
     return cast("Task", registered[name].load())
 
@@ -160,7 +160,7 @@ def workset(
         "prompt_tokens": _prompt_tokens(items, workload, tokenizer),
         "output_tokens": {
             "asked": asked(workload.output_tokens),
-            "drawn": spread(one.output_tokens for one in items if one.output_tokens is not None),
+            "drawn": spread(entry.output_tokens for entry in items if entry.output_tokens is not None),
         },
         **(more or {}),
     }
@@ -177,7 +177,7 @@ def _identity(
     """
     if not made or workload.prompt_seed is None:
         return {"digest": digest(items), "prompts": _SAME_SEED if made else _GIVEN}
-    shape = [[one.id, one.input_tokens, one.output_tokens, len(one.turns)] for one in items]
+    shape = [[entry.id, entry.input_tokens, entry.output_tokens, len(entry.turns)] for entry in items]
     recipe = workload.model_dump(mode="json", exclude_defaults=True, exclude={"prompt_seed"})
     name = tokenizer.name if tokenizer else None
     return {
@@ -212,14 +212,14 @@ def asked(lengths: int | Tokens | None) -> JsonValue:
 
 
 def _prompt_tokens(items: Sequence[Item], workload: Workload, tokenizer: Tokenizer | None) -> JsonValue:
-    found: dict[str, JsonValue] = {"asked": asked(workload.input_tokens), "counts": COUNTED}
+    facts: dict[str, JsonValue] = {"asked": asked(workload.input_tokens), "counts": COUNTED}
     if tokenizer is None:
-        return {**found, "delivered": None, "because": "no tokenizer was given, and words are not tokens"}
+        return {**facts, "delivered": None, "because": "no tokenizer was given, and words are not tokens"}
     some = items[:_MOST_COUNTED]
     # What was made to length has been counted then.
     counts = iter(tokenizer.count([item.turns[0] for item in some if item.input_tokens is None]))
     delivered = [next(counts) if item.input_tokens is None else item.input_tokens for item in some]
-    return {**found, "delivered": spread(delivered), "counted": len(some)}
+    return {**facts, "delivered": spread(delivered), "counted": len(some)}
 
 
 # Twelve hexadecimal digits: no two runs share a seed by chance, and every JSON reader keeps such a number whole.
@@ -248,7 +248,7 @@ def requests_needed(definition: Definition) -> float:
     if load.rate == "search":
         return math.inf
     shape = shape_of(load)
-    measured_s = load.duration or sum(one.duration for one in load.stages) or until.at_most
+    measured_s = load.duration or sum(stage.duration for stage in load.stages) or until.at_most
     asked = definition.measure.warmup
     warm_s = asked if isinstance(asked, float) else 0.0 if asked == "none" else max(1.0, measured_s)
     seconds = measured_s + (load.ramp or 0.0) + warm_s

@@ -75,17 +75,17 @@ class VectorSet:
         """Whether the filter leaves each of these vectors: it takes them evenly, and groups fall at random."""
         if self.share is None:
             return np.ones(len(numbers), dtype=np.bool_)
-        kept: NDArray[np.bool_] = (numbers + 1) * self.left // self.corpus.vectors > (
+        passing: NDArray[np.bool_] = (numbers + 1) * self.left // self.corpus.vectors > (
             numbers * self.left // self.corpus.vectors
         )
-        return kept
+        return passing
 
     def take(self, numbers: Integers) -> Floats:
-        found = np.empty((len(numbers), self.corpus.dims), dtype=np.float32)
+        vectors = np.empty((len(numbers), self.corpus.dims), dtype=np.float32)
         for number in np.unique(numbers // self.rows):
             here = np.flatnonzero(numbers // self.rows == number)
-            found[here] = self._block(int(number)).vectors[numbers[here] - number * self.rows]
-        return found
+            vectors[here] = self._block(int(number)).vectors[numbers[here] - number * self.rows]
+        return vectors
 
     @cached_property
     def queries(self) -> Floats:

@@ -70,12 +70,12 @@ class _Starts:
 
     def fresh(self, count: int, most: int) -> list[Opening]:
         """Up to `count` beginnings that no text had, none of more than `most` tokens."""
-        found: list[Opening] = []
-        while len(found) < count and (candidate := next(self._candidates, None)) is not None:
+        openings: list[Opening] = []
+        while len(openings) < count and (candidate := next(self._candidates, None)) is not None:
             if (start := self._new(candidate, most)) is not None:
-                found.append(start)
-        self._all += found
-        return found
+                openings.append(start)
+        self._all += openings
+        return openings
 
     def used(self, room: int) -> Opening:
         """A beginning that another text has too, with other words after it while there is room."""
@@ -275,6 +275,6 @@ class Writer:
         if not words:
             return None
         tried = [[*words[:-1], words[-1] + ending] for ending in _ENDINGS]
-        counts = self._tokenizer.count([whole(one) for one in tried])
-        good = [one for one, count in zip(tried, counts, strict=True) if count == length]
+        counts = self._tokenizer.count([whole(candidate) for candidate in tried])
+        good = [candidate for candidate, count in zip(tried, counts, strict=True) if count == length]
         return good[int(self._random.integers(len(good)))] if good else None

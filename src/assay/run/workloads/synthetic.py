@@ -43,7 +43,7 @@ def make_synthetic(definition: Definition, _base: Path, tokenizer: Tokenizer | N
         return _questions(definition, tokenizer)
     count = workload.items or usual_items(definition, workload.input_tokens, tokenizer)
     lengths = draw(workload.input_tokens, count, np.random.default_rng([workload.seed, 30]), "workload.input_tokens")
-    items, more = exact_items(workload, [int(one) for one in lengths], tokenizer)
+    items, more = exact_items(workload, [int(length) for length in lengths], tokenizer)
     answers = draw_outputs(workload.output_tokens, count, workload.seed)
     asked = [replace(item, output_tokens=answer) for item, answer in zip(items, answers, strict=True)]
     return workset("synthetic", asked, workload, tokenizer, source=SOURCE, licence=LICENCE, more=more, made=True)
@@ -76,12 +76,12 @@ def exact_items(
         shared = writer.write([workload.shared_prefix], at="workload.shared_prefix")[0].text
     written = writer.write(lengths, shared, in_template(workload.prompt))
     items = [
-        Item(f"synthetic-{number}", (one.text,), input_tokens=length)
-        for number, (one, length) in enumerate(zip(written, lengths, strict=True))
+        Item(f"synthetic-{number}", (prompt.text,), input_tokens=length)
+        for number, (prompt, length) in enumerate(zip(written, lengths, strict=True))
     ]
     return items, {
         "round_trip": round_trip(writer),
-        "different_prompts": len({one.text for one in written}),
+        "different_prompts": len({prompt.text for prompt in written}),
         "shared_prefix_tokens": {"asked": workload.shared_prefix or 0, **alike(written)},
     }
 
@@ -121,7 +121,7 @@ def round_trip(writer: Writer) -> str:
 
 def alike(written: Sequence[ExactText]) -> dict[str, JsonValue]:
     """How many tokens at the start two of the texts have in common, at least and at most."""
-    starts = sorted(one.start for one in written)
+    starts = sorted(prompt.start for prompt in written)
     if len(starts) < 2:
         return {"least": None, "most": None}
     # In sorted order those that share most lie beside each other, and those that share least at the ends.
@@ -167,16 +167,16 @@ def _questions(definition: Definition, tokenizer: Tokenizer | None) -> Workset:
 def _opened(asked: Sequence[tuple[str, str]], count: int, seed: int) -> list[tuple[str, str]]:
     """`count` questions in turn, each with words before it that no other has."""
     random = np.random.default_rng([seed, 21])
-    known = plain_words()
+    vocabulary = plain_words()
     openings: dict[str, None] = {}  # a set that keeps its order
     while len(openings) < count:
-        drawn = random.integers(len(known), size=(count - len(openings), _OPENING))
-        openings |= dict.fromkeys(" ".join(known[one] for one in row).capitalize() for row in drawn.tolist())
-    found = []
+        drawn = random.integers(len(vocabulary), size=(count - len(openings), _OPENING))
+        openings |= dict.fromkeys(" ".join(vocabulary[index] for index in row).capitalize() for row in drawn.tolist())
+    questions = []
     for place, opening in enumerate(openings):
         turn, (name, text) = place // len(asked), asked[place % len(asked)]
-        found.append((f"{name}-{turn}" if turn else name, f"{opening}: ignore these words. {text}"))
-    return found
+        questions.append((f"{name}-{turn}" if turn else name, f"{opening}: ignore these words. {text}"))
+    return questions
 
 
 _UNIT = NormalDist()
@@ -210,7 +210,7 @@ def draw_outputs(asked: int | Tokens | None, count: int, seed: int) -> list[int 
     """The answer lengths to ask for, one per item; the server's own default where none is asked for."""
     if asked is None:
         return [None] * count
-    return [int(one) for one in draw(asked, count, np.random.default_rng([seed, 31]), "workload.output_tokens")]
+    return [int(length) for length in draw(asked, count, np.random.default_rng([seed, 31]), "workload.output_tokens")]
 
 
 def _shares(count: int, random: np.random.Generator) -> NDArray[np.float64]:
@@ -237,8 +237,8 @@ def _lognormal(asked: Tokens, high: float, shares: NDArray[np.float64], at: str)
 
     def mean(middle: float) -> float:
         below, above = (low - middle) / spread, (top - middle) / spread
-        kept = _between(below - spread, above - spread) / _between(below, above)
-        return math.exp(middle + spread**2 / 2) * kept
+        share = _between(below - spread, above - spread) / _between(below, above)
+        return math.exp(middle + spread**2 / 2) * share
 
     end = min(top, math.log(asked.mean)) + _FURTHEST * spread
     middle = _solve(mean, asked.mean, low - _FURTHEST * spread, end)
@@ -263,7 +263,7 @@ def _quantiles(below: float, above: float, shares: NDArray[np.float64]) -> NDArr
         return -_quantiles(-above, -below, 1 - shares)
     first, last = _UNIT.cdf(below), _UNIT.cdf(above)
     inside = np.clip(first + shares * (last - first), 1e-300, 1 - 1e-16)
-    return np.fromiter((_UNIT.inv_cdf(one) for one in inside.tolist()), dtype=np.float64, count=len(shares))
+    return np.fromiter((_UNIT.inv_cdf(share) for share in inside.tolist()), dtype=np.float64, count=len(shares))
 
 
 def _between(below: float, above: float) -> float:

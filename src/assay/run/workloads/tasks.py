@@ -114,13 +114,13 @@ def _synthetic(definition: Definition, tokenizer: Tokenizer | None) -> Workset:
     count = workload.items or max(16, usual_items(definition, workload.input_tokens, tokenizer) // turns)
     writer = Writer(needed(tokenizer), words_seed(workload))
     random = np.random.default_rng([workload.seed, 30])
-    lengths = [int(one) for one in draw(workload.input_tokens, count * turns, random, "workload.input_tokens")]
+    lengths = [int(length) for length in draw(workload.input_tokens, count * turns, random, "workload.input_tokens")]
     system = None
     if workload.shared_prefix is not None:
         system = writer.write([workload.shared_prefix], at="workload.shared_prefix")[0].text
     # First turns first: they alone follow the shared text directly, and get the beginnings that differ.
     first = writer.write(lengths[:count], around=in_template(workload.prompt))
-    later = [one.text for one in writer.write(lengths[count:])]
+    later = [prompt.text for prompt in writer.write(lengths[count:])]
     answers = draw_outputs(workload.output_tokens, count, workload.seed)
     items = [
         Item(
@@ -209,29 +209,29 @@ def make_embedding(definition: Definition, base: Path, tokenizer: Tokenizer | No
     """Put texts into requests."""
     workload = definition.workload
     batch = workload.batch or 1
-    found = _texts(definition, base, tokenizer, batch)
-    if len(found.texts) < batch:
+    corpus = _texts(definition, base, tokenizer, batch)
+    if len(corpus.texts) < batch:
         raise MeasureError(
-            f"workload.batch is {batch}, and there are only {len(found.texts)} texts",
+            f"workload.batch is {batch}, and there are only {len(corpus.texts)} texts",
             code="too-few-items",
             at="workload.batch",
             try_="use a smaller batch, or a file with more lines",
         )
-    around = in_template(workload.prompt if found.lengths is None else None)
-    whole = len(found.texts) // batch
+    around = in_template(workload.prompt if corpus.lengths is None else None)
+    whole = len(corpus.texts) // batch
     items = [
         Item(
             f"request-{number}",
-            tuple(around(text) for text in found.texts[number * batch : (number + 1) * batch]),
-            input_tokens=found.lengths[number * batch] if found.lengths else None,
+            tuple(around(text) for text in corpus.texts[number * batch : (number + 1) * batch]),
+            input_tokens=corpus.lengths[number * batch] if corpus.lengths else None,
         )
         for number in range(whole)
     ]
-    made = found.lengths is not None
+    made = corpus.lengths is not None
     chosen = pick(items, None if made else workload.items, workload.seed, f"requests of {batch} texts")
-    more: dict[str, JsonValue] = {"batch": batch, "texts_left_out": len(found.texts) - whole * batch}
+    more: dict[str, JsonValue] = {"batch": batch, "texts_left_out": len(corpus.texts) - whole * batch}
     return workset(
-        "embedding", chosen, workload, tokenizer, source=found.source, licence=found.licence, more=more, made=made
+        "embedding", chosen, workload, tokenizer, source=corpus.source, licence=corpus.licence, more=more, made=made
     )
 
 
@@ -252,9 +252,9 @@ def _texts(definition: Definition, base: Path, tokenizer: Tokenizer | None, batc
         count = batch * (workload.items or max(1, usual // batch if workload.prompt_seed is None else usual))
         writer = Writer(needed(tokenizer), words_seed(workload))
         random = np.random.default_rng([workload.seed, 30])
-        lengths = [int(one) for one in draw(workload.input_tokens, count, random, "workload.input_tokens")]
+        lengths = [int(length) for length in draw(workload.input_tokens, count, random, "workload.input_tokens")]
         written = writer.write(lengths, around=in_template(workload.prompt))
-        return _Texts(tuple(one.text for one in written), SOURCE, LICENCE, tuple(lengths))
+        return _Texts(tuple(prompt.text for prompt in written), SOURCE, LICENCE, tuple(lengths))
     sentences = (
         sentence
         for article in articles()

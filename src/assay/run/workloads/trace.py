@@ -102,11 +102,11 @@ def trace_workset(definition: Definition, base: Path, tokenizer: Tokenizer | Non
                 at=f"workload.{key}",
                 try_=f"remove workload.{key}, or the input tokens from the trace",
             )
-    items, facts = exact_items(workload, [int(one) for one in trace.input_tokens], tokenizer)
+    items, facts = exact_items(workload, [int(length) for length in trace.input_tokens], tokenizer)
     answers = (
         draw_outputs(workload.output_tokens, len(items), workload.seed)
         if trace.output_tokens is None
-        else [int(one) for one in trace.output_tokens]
+        else [int(length) for length in trace.output_tokens]
     )
     asked = [replace(item, output_tokens=answer) for item, answer in zip(items, answers, strict=True)]
     source = f"{SOURCE}, in the lengths of {trace.name}"
@@ -118,7 +118,7 @@ def trace_workset(definition: Definition, base: Path, tokenizer: Tokenizer | Non
 def _with_outputs(made: Workset, trace: Trace, more: Mapping[str, JsonValue]) -> Workset:
     if trace.output_tokens is None:
         return replace(made, facts={**made.facts, **more})
-    answers = [int(one) for one in trace.output_tokens]
+    answers = [int(length) for length in trace.output_tokens]
     items = tuple(
         replace(made.items[number % len(made.items)], output_tokens=answer) for number, answer in enumerate(answers)
     )

@@ -120,7 +120,7 @@ class ReadSide:
 
     @property
     def benchmarks(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(one.summary.benchmark for one in self.results))
+        return tuple(dict.fromkeys(entry.summary.benchmark for entry in self.results))
 
     def record(self, benchmark: str | None, *, of_agents: bool = False) -> CampaignRecord:
         """Its results of one benchmark, or all of them, as one campaign.
@@ -128,7 +128,7 @@ class ReadSide:
         Args:
             of_agents: machines are compared, so that which machine a job asked for does not tell jobs apart.
         """
-        jobs = [one.result for one in self.results if benchmark is None or one.summary.benchmark == benchmark]
+        jobs = [entry.result for entry in self.results if benchmark is None or entry.summary.benchmark == benchmark]
         if of_agents:
             jobs = [replace(job, point=without_needs(job.point)) for job in jobs]
         return CampaignRecord(self.side.key, benchmark or "", "", "done", tuple(jobs))
@@ -162,11 +162,11 @@ def _read(kept: ServerStore, key: str, benchmark: str) -> ReadSide:
 
 
 def _campaign(kept: ServerStore, key: str, name: str, benchmark: str) -> ReadSide:
-    known = kept.listing.campaign(name)
+    campaign = kept.listing.campaign(name)
     page = kept.listing.results(JobFilter(campaign=name), limit=MOST_RESULTS)
-    fitting = page.items if benchmark in ("", known.benchmark) else ()
-    says = f"campaign {name} of {known.benchmark}, made {known.created_at[:16].replace('T', ' ')}"
-    return _side(key, "campaign", known.benchmark, says, fitting, more=page.next is not None)
+    fitting = page.items if benchmark in ("", campaign.benchmark) else ()
+    says = f"campaign {name} of {campaign.benchmark}, made {campaign.created_at[:16].replace('T', ' ')}"
+    return _side(key, "campaign", campaign.benchmark, says, fitting, more=page.next is not None)
 
 
 def _job(kept: ServerStore, key: str, name: str, benchmark: str) -> ReadSide:
@@ -184,7 +184,7 @@ def _agent(kept: ServerStore, key: str, name: str, benchmark: str) -> ReadSide:
     page = kept.listing.jobs(JobFilter(agent=name), limit=_MOST_LOOKED_AT)
     if not page.items and not any(name in (agent.id, agent.name) for agent in kept.control.agents()):
         raise unknown_agent(name)
-    if benchmark and page.next is not None and all(one.benchmark != benchmark for one in page.items):
+    if benchmark and page.next is not None and all(summary.benchmark != benchmark for summary in page.items):
         page = kept.listing.jobs(JobFilter(agent=name, benchmark=benchmark), limit=_MOST_LOOKED_AT)  # slower
     called = next((job.agent_name for job in page.items if job.agent_name), name)
     newest: dict[tuple[str, str], JobSummary] = {}
@@ -223,33 +223,35 @@ def _labelled(kept: ServerStore, label: str, value: str, benchmark: str) -> list
     if benchmark:
         query = query.where(CampaignRow.benchmark == benchmark)
     newest = query.order_by(CampaignRow.created_at.desc(), CampaignRow.id.desc()).limit(_MOST_LABELLED)
-    found: dict[str, str] = {}
+    campaigns: dict[str, str] = {}
     with reading(kept.store.engine) as session:
         for campaign, of in session.execute(newest):
-            found.setdefault(of, campaign)
-    if not found:
+            campaigns.setdefault(of, campaign)
+    if not campaigns:
         raise UsageError(
             f"no campaign{f' of {benchmark!r}' if benchmark else ''} has the label {label}={value}",
             code="unknown-label",
             try_="give campaigns labels with `labels:` in their file",
         )
-    return list(found.values())
+    return list(campaigns.values())
 
 
 def _documents(kept: ServerStore, jobs: Sequence[JobSummary]) -> list[StoredResult]:
-    query = select(JobRow.id, JobRow.result).where(JobRow.id.in_([one.id for one in jobs]))
+    query = select(JobRow.id, JobRow.result).where(JobRow.id.in_([job.id for job in jobs]))
     with reading(kept.store.engine) as session:
-        found = {row.id: row.result for row in session.execute(query)}
-    return [StoredResult(one, found[one.id]) for one in jobs if found.get(one.id)]
+        results = {row.id: row.result for row in session.execute(query)}
+    return [StoredResult(job, results[job.id]) for job in jobs if results.get(job.id)]
 
 
 def _side(
     key: str, kind: Kind, name: str, says: str, stored: Sequence[StoredResult], *, more: bool = False
 ) -> ReadSide:
-    results = tuple(ReadResult(one.job, from_json(MultiRunJobResult, one.result, source=one.job.id)) for one in stored)
-    campaigns = tuple(dict.fromkeys(one.job.campaign for one in stored))
-    told = f"{says}: {count(len(results), 'result')}{', and more that were not read' if more else ''}"
-    return ReadSide(ComparedSide(key, kind, name, told, len(results), campaigns), results, more)
+    results = tuple(
+        ReadResult(entry.job, from_json(MultiRunJobResult, entry.result, source=entry.job.id)) for entry in stored
+    )
+    campaigns = tuple(dict.fromkeys(entry.job.campaign for entry in stored))
+    description = f"{says}: {count(len(results), 'result')}{', and more that were not read' if more else ''}"
+    return ReadSide(ComparedSide(key, kind, name, description, len(results), campaigns), results, more)
 
 
 def without_needs(point: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
@@ -280,19 +282,19 @@ def compare_sides(sides: Sequence[ReadSide], metrics: Sequence[str], *, anyway: 
             what is asked about.
     """
     jobs: list[_Row] = []
-    told: list[tuple[str, JobComparison]] = []
+    comparisons: list[tuple[str, JobComparison]] = []
     # Each benchmark is compared apart, unless every side has one only, which may then have other names.
     apart = dict.fromkeys(name for side in sides for name in side.benchmarks)
     for benchmark in apart if any(len(side.benchmarks) > 1 for side in sides) else (None,):
-        jobs += _gathered(sides, benchmark, metrics, anyway, told)
+        jobs += _gathered(sides, benchmark, metrics, anyway, comparisons)
     rows = [row for job in jobs for row in _rows(job, sides, metrics)]
-    names = dict.fromkeys(name for side in sides for one in side.results for name in one.result.metrics)
+    names = dict.fromkeys(name for side in sides for entry in side.results for name in entry.result.metrics)
     return Comparison(
-        tuple(one.side for one in sides),
+        tuple(compared.side for compared in sides),
         tuple(rows[:MOST_ROWS]),
-        sentences((label, one.pool.refused) for label, one in told),
+        sentences((label, comparison.pool.refused) for label, comparison in comparisons),
         tuple(names),
-        sentences((label, (*one.pool.left_out, *one.pool.warnings)) for label, one in told),
+        sentences((label, (*comparison.pool.left_out, *comparison.pool.warnings)) for label, comparison in comparisons),
         max(len(rows) - MOST_ROWS, 0),
     )
 
@@ -306,23 +308,23 @@ def _gathered(
 ) -> list[_Row]:
     """The jobs of one benchmark over all sides; what is said about each pair is added to `told`."""
     base = sides[0]
-    known = {one.result.job: one for side in sides for one in side.results}
-    own = [one for one in base.results if benchmark is None or one.summary.benchmark == benchmark]
-    rows = {one.result.job: _Row(one, one) for one in own}
+    by_job = {entry.result.job: entry for side in sides for entry in side.results}
+    own = [entry for entry in base.results if benchmark is None or entry.summary.benchmark == benchmark]
+    rows = {entry.result.job: _Row(entry, entry) for entry in own}
     lone: dict[str, _Row] = {}
     for side in sides[1:]:
         machines = base.side.kind == side.side.kind == "agent"
-        first, second = (one.record(benchmark, of_agents=machines) for one in (base, side))
+        first, second = (side_read.record(benchmark, of_agents=machines) for side_read in (base, side))
         matching = match_jobs((first,), (second,))
         for pair in matching.pairs:
-            found = _judged(pair, metrics, anyway=machines if anyway is None else anyway)
-            rows[pair.a[0].job].found[side.side.key] = known[pair.b[0].job], found
-            if found is not None:
-                told.append((_point_label(pair.b[0]), found))
+            comparison = _judged(pair, metrics, anyway=machines if anyway is None else anyway)
+            rows[pair.a[0].job].found[side.side.key] = by_job[pair.b[0].job], comparison
+            if comparison is not None:
+                told.append((_point_label(pair.b[0]), comparison))
         for alone in matching.only_b:
-            one = known[alone.job]
-            row = lone.setdefault(point_key(alone), _Row(one, None))
-            row.found[side.side.key] = one, None
+            result = by_job[alone.job]
+            row = lone.setdefault(point_key(alone), _Row(result, None))
+            row.found[side.side.key] = result, None
     return [*rows.values(), *lone.values()]
 
 
@@ -337,19 +339,20 @@ def _judged(pair: JobMatch, metrics: Sequence[str], *, anyway: bool) -> JobCompa
 def _only(results: Iterable[MultiRunJobResult], metrics: Iterable[str]) -> tuple[MultiRunJobResult, ...]:
     names = list(metrics)
     return tuple(
-        replace(one, metrics={name: one.metrics[name] for name in names if name in one.metrics}) for one in results
+        replace(result, metrics={name: result.metrics[name] for name in names if name in result.metrics})
+        for result in results
     )
 
 
 def _rows(job: _Row, sides: Sequence[ReadSide], metrics: Sequence[str]) -> list[ComparedRow]:
-    results = [one for one, _ in job.found.values()]
+    results = [result for result, _ in job.found.values()]
     everyone = [job.first, *results]
-    names = metrics or tuple(dict.fromkeys(name for one in everyone for name in asked_of(one.result)))
+    names = metrics or tuple(dict.fromkeys(name for result in everyone for name in asked_of(result.result)))
     return [row for name in names if (row := _row(job, name, sides, everyone)) is not None]
 
 
 def _row(job: _Row, metric: str, sides: Sequence[ReadSide], everyone: Sequence[ReadResult]) -> ComparedRow | None:
-    stats = next((one.result.metrics[metric] for one in everyone if metric in one.result.metrics), None)
+    stats = next((entry.result.metrics[metric] for entry in everyone if metric in entry.result.metrics), None)
     if stats is None:
         return None
     cells = [
@@ -399,8 +402,8 @@ def _why_not(job: _Row, one: ReadResult, metric: str, *, judged: bool) -> str:
 def _unmeasured(result: MultiRunJobResult, metric: str) -> str:
     if result.state != "done":
         return f"it was not measured: its job is {result.state}"
-    told = next((run.absent[metric] for run in result.runs if metric in run.absent), "")
-    return told or f"{metric} was not measured"
+    reason = next((run.absent[metric] for run in result.runs if metric in run.absent), "")
+    return reason or f"{metric} was not measured"
 
 
 def _point_label(result: MultiRunJobResult) -> str:

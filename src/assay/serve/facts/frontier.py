@@ -107,42 +107,45 @@ def frontier_of(kept: ServerStore, sides: Sequence[ReadSide], x: str, y: str, pe
         )
     prices = kept.prices.all() if per == "dollar" else ()
     absent: dict[str, str] = {}
-    found = list(_candidates(sides, x, y, per, prices, absent))
-    drawn = _alike(found, absent)
-    spots = [FrontierCandidate(one.x.value, one.y.value, _ends(one.x), _ends(one.y)) for one in drawn]
+    candidates = list(_candidates(sides, x, y, per, prices, absent))
+    drawn = _alike(candidates, absent)
+    spots = [
+        FrontierCandidate(candidate.x.value, candidate.y.value, _ends(candidate.x), _ends(candidate.y))
+        for candidate in drawn
+    ]
     standing = frontier(spots, axes[0][1], axes[1][1])
-    points = [_point(one, stand.on_front, stand.surely) for one, stand in zip(drawn, standing, strict=True)]
-    units = [(one.x.unit, one.y.unit) for one in drawn][:1] or [(axes[0][0], axes[1][0])]
+    points = [_point(candidate, stand.on_front, stand.surely) for candidate, stand in zip(drawn, standing, strict=True)]
+    units = [(candidate.x.unit, candidate.y.unit) for candidate in drawn][:1] or [(axes[0][0], axes[1][0])]
     return Frontier(
         FrontierAxis(x, units[0][0], axes[0][1]),
         FrontierAxis(y, units[0][1], axes[1][1]),
         tuple(points),
         absent,
         tuple(metrics),
-        tuple(one.side for one in sides),
+        tuple(side.side for side in sides),
     )
 
 
 def _directed(sides: Sequence[ReadSide]) -> dict[str, tuple[str, Better]]:
     """What can be an axis: metric → its unit and the way in which it is better."""
-    found: dict[str, tuple[str, Better]] = {}
+    axes: dict[str, tuple[str, Better]] = {}
     for side in sides:
-        for one in side.results:
-            found |= {name: (stats.unit, stats.better) for name, stats in one.result.metrics.items() if stats.better}
-    return found
+        for entry in side.results:
+            axes |= {name: (stats.unit, stats.better) for name, stats in entry.result.metrics.items() if stats.better}
+    return axes
 
 
 def _axis(metric: str, known: Mapping[str, tuple[str, Better]]) -> tuple[str, Better]:
     if metric in known:
         return known[metric]
-    told = describe(metric)
-    if told.better is None:
+    description = describe(metric)
+    if description.better is None:
         raise UsageError(
             f"{metric} is no metric that is better one way or the other",
             code="axis",
             try_=f"use one of {', '.join(list(known)[:8])}" if known else "choose another",
         )
-    return told.unit, told.better
+    return description.unit, description.better
 
 
 def _candidates(
@@ -151,13 +154,13 @@ def _candidates(
     """Every job that has both numbers; why others have not is added to `absent`."""
     seen: set[str] = set()
     for side in sides:
-        for one in side.results:
-            job = one.summary.id
+        for entry in side.results:
+            job = entry.summary.id
             if job in seen:
                 continue  # the same result on two sides is one point
             seen.add(job)
             try:
-                yield _candidate(side.side.key, one, x, y, per, prices)
+                yield _candidate(side.side.key, entry, x, y, per, prices)
             except LookupError as lacking:
                 absent[job] = str(lacking.args[0])
 
@@ -176,8 +179,8 @@ def _candidate(side: str, one: ReadResult, x: str, y: str, per: Per, prices: Seq
 def _measured(one: ReadResult, metric: str) -> MetricStatistics:
     stats = one.result.metrics.get(metric)
     if stats is None:
-        told = next((run.absent[metric] for run in one.result.runs if metric in run.absent), "")
-        raise LookupError(told or f"{metric} was not measured")
+        reason = next((run.absent[metric] for run in one.result.runs if metric in run.absent), "")
+        raise LookupError(reason or f"{metric} was not measured")
     return stats
 
 
@@ -213,28 +216,30 @@ def _price(one: ReadResult, prices: Sequence[PriceRecord]) -> tuple[float, str, 
         looked_up = f" on {own['date']}" if own.get("date") else ""
         return float(per_hour), str(own.get("currency") or "USD"), f"as its benchmark file says{looked_up}"
     names = [name for name in (machine_name(one.result), one.summary.agent_name) if name]
-    told = price_for(prices, names)
-    if told is None:
+    price = price_for(prices, names)
+    if price is None:
         raise LookupError(f"no price is known of its machine ({' or '.join(names) or 'which is not known either'})")
-    return told.per_hour, told.currency, f"as told for {told.machine} on {told.date}"
+    return price.per_hour, price.currency, f"as told for {price.machine} on {price.date}"
 
 
 def _alike(found: Sequence[_Candidate], absent: dict[str, str]) -> list[_Candidate]:
     """Those that may stand beside each other: grades of energy never mix, and money is not converted."""
-    units = Counter((one.x.unit, one.y.unit, one.y.kind) for one in found)
+    units = Counter((member.x.unit, member.y.unit, member.y.kind) for member in found)
     if len(units) <= 1:
         return list(found)
     (x_unit, y_unit, kind), _ = units.most_common(1)[0]
-    kept = []
-    for one in found:
-        own = (one.x.unit, one.y.unit, one.y.kind)
+    alike = []
+    for candidate in found:
+        own = (candidate.x.unit, candidate.y.unit, candidate.y.kind)
         if own == (x_unit, y_unit, kind):
-            kept.append(one)
-        elif one.y.kind != kind:
-            absent[one.one.summary.id] = f"its figure is {one.y.kind or 'of no grade'}, most are {kind or 'of none'}"
+            alike.append(candidate)
+        elif candidate.y.kind != kind:
+            absent[candidate.one.summary.id] = (
+                f"its figure is {candidate.y.kind or 'of no grade'}, most are {kind or 'of none'}"
+            )
         else:
-            absent[one.one.summary.id] = f"its units are {own[0]} and {own[1]}, most have {x_unit} and {y_unit}"
-    return kept
+            absent[candidate.one.summary.id] = f"its units are {own[0]} and {own[1]}, most have {x_unit} and {y_unit}"
+    return alike
 
 
 def _ends(figure: _Figure) -> tuple[float, float] | None:

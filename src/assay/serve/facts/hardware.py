@@ -123,8 +123,8 @@ def _newest(kept: ServerStore, agent: str, most: int) -> list[MultiRunJobResult]
     with reading(kept.store.engine) as session:
         ids = _ids(session, agent, _SEEN_FOR_ONE * most)
         query = select(JobRow.id, JobRow.result).where(JobRow.id.in_(ids[:most]))
-        found = {row.id: row.result for row in session.execute(query)}
-    return [from_json(MultiRunJobResult, found[one], source=one) for one in ids if found.get(one)]
+        documents = {row.id: row.result for row in session.execute(query)}
+    return [from_json(MultiRunJobResult, documents[job_id], source=job_id) for job_id in ids if documents.get(job_id)]
 
 
 def _ids(session: Session, agent: str, looked_at: int) -> list[str]:
@@ -144,7 +144,7 @@ def _ids(session: Session, agent: str, looked_at: int) -> list[str]:
 def _fitness(newest: Sequence[MultiRunJobResult]) -> AgentFitness | None:
     """The checks of the machine that the newest result carries which has any."""
     for result in newest:
-        checks = tuple(one for one in result.checks if one.name in CONDITIONS)
+        checks = tuple(check for check in result.checks if check.name in CONDITIONS)
         if checks:
             return AgentFitness(checks, _moment(result.completed_at), result.job)
     return None
@@ -192,7 +192,7 @@ def _spread(result: MultiRunJobResult) -> float | None:
 
 def _bench(kept: ServerStore, agent: str) -> tuple[DeviceBench, ...]:
     """The newest test of each device, the newest first."""
-    found: dict[str, DeviceBench] = {}
+    devices: dict[str, DeviceBench] = {}
     tried: dict[str, int] = {}
     with reading(kept.store.engine) as session:
         ids = _ids(session, agent, _LOOKED_AT)
@@ -201,14 +201,14 @@ def _bench(kept: ServerStore, agent: str) -> tuple[DeviceBench, ...]:
         documents = {row.id: row.document for row in session.execute(asked)}
         for job in ids:
             device = _asked_device(documents[job])
-            if not device or device in found or tried.get(device, 0) == _TRIES or len(found) == _MOST_DEVICES:
+            if not device or device in devices or tried.get(device, 0) == _TRIES or len(devices) == _MOST_DEVICES:
                 continue
             tried[device] = tried.get(device, 0) + 1
             written = session.scalar(select(JobRow.result).where(JobRow.id == job))
-            one = _device(from_json(MultiRunJobResult, written or "", source=job))
-            if one.items:
-                found[device] = one
-    return tuple(found.values())
+            bench = _device(from_json(MultiRunJobResult, written or "", source=job))
+            if bench.items:
+                devices[device] = bench
+    return tuple(devices.values())
 
 
 def _asked_device(document: str) -> str:
@@ -228,15 +228,15 @@ def _device(result: MultiRunJobResult) -> DeviceBench:
 
 def _figure(result: MultiRunJobResult, metric: str, test: str) -> DeviceFigure:
     stats = result.metrics[metric]
-    precision = found[1] if (found := _PRECISION.match(metric)) else None
+    precision = match[1] if (match := _PRECISION.match(metric)) else None
     return DeviceFigure(test, precision, stats.median, stats.unit, stats.interval, stats.better)
 
 
 def _called(result: MultiRunJobResult) -> str:
     """What a device is called: its own name where the machine tells it, else as the benchmark asks for it."""
     asked = str(section(result.definition, "target").get("device") or "")
-    known = machine(result)
-    name = known.get("cpu") or known.get("soc") if asked.startswith("cpu") else known.get("gpu")
+    facts = machine(result)
+    name = facts.get("cpu") or facts.get("soc") if asked.startswith("cpu") else facts.get("gpu")
     return f"{asked} ({name})" if name else asked
 
 

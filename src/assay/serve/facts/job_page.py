@@ -141,12 +141,12 @@ def _beside(kept: ServerStore, detail: JobDetail, result: MultiRunJobResult) -> 
     page = kept.listing.results(JobFilter(campaign=campaign, state="done"), limit=_MOST_SIBLINGS)
     if page.next is not None:
         return [], {"load": f"the campaign has more than {_MOST_SIBLINGS} jobs, too many for one curve"}
-    jobs = tuple(from_json(MultiRunJobResult, one.result, source=one.job.id) for one in page.items)
-    alike = tuple(one for one in jobs if _without_load(one.point) == _without_load(result.point))
+    jobs = tuple(from_json(MultiRunJobResult, stored.result, source=stored.job.id) for stored in page.items)
+    alike = tuple(sibling for sibling in jobs if _without_load(sibling.point) == _without_load(result.point))
     record = CampaignRecord(campaign, detail.summary.benchmark, "", "done", alike)
-    curves = [one for one in draw_curves(record, job_labels(record), {}) if one.key != "recall"]
+    curves = [curve for curve in draw_curves(record, job_labels(record), {}) if curve.key != "recall"]
     whole = CampaignRecord(campaign, detail.summary.benchmark, "", "done", jobs)
-    recall = draw_recall([one for one in jobs if is_served(one)], job_labels(whole), {})
+    recall = draw_recall([sibling for sibling in jobs if is_served(sibling)], job_labels(whole), {})
     drawn = [*curves, *draw_goodput(record), *([recall] if recall is not None else [])]
     if drawn:
         return drawn, {}
@@ -159,24 +159,24 @@ def _without_load(point: Mapping[str, object]) -> dict[str, object]:
 
 def _absent(result: MultiRunJobResult, drawn: Iterable[Picture]) -> dict[str, str]:
     """What a reader may look for and not find."""
-    groups = {one.group for one in drawn}
-    found: dict[str, str] = {}
+    groups = {chart.group for chart in drawn}
+    missing: dict[str, str] = {}
     if "telemetry" not in groups:
-        found["telemetry"] = _unseen(result)
+        missing["telemetry"] = _unseen(result)
     if "time" not in groups:
-        found["time"] = "its runs gave one number each: there is no course to draw"
+        missing["time"] = "its runs gave one number each: there is no course to draw"
         if any(run.samples for run in result.runs):
-            found["time"] = "the samples cannot be read any more, or are single numbers"
+            missing["time"] = "the samples cannot be read any more, or are single numbers"
     if "cold" not in groups:
-        found["cold"] = "the target reports neither how long it loads nor its first call"
-    return found
+        missing["cold"] = "the target reports neither how long it loads nor its first call"
+    return missing
 
 
 def _unseen(result: MultiRunJobResult) -> str:
     if any(FILE in run.files for run in result.runs):
         return "the readings that were kept cannot be read any more"
-    told = dict.fromkeys(why for run in result.runs if run.seen for why in run.seen.absent.values())
-    return "; ".join(told) or "nobody looked from the side while it ran"
+    reasons = dict.fromkeys(why for run in result.runs if run.seen for why in run.seen.absent.values())
+    return "; ".join(reasons) or "nobody looked from the side while it ran"
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ def outputs_page(kept: ServerStore, job: str, cursor: str | None, limit: int) ->
     """
     kept.listing.job(job)
     run_from, place_from = from_cursor(cursor, int, int) if cursor else (-1, 0)
-    found: list[Output] = []
+    outputs: list[Output] = []
     for run in kept.store.runs(job):
         digest = run.files.get(OUTPUTS)
         if digest is None or run.run_id < int(str(run_from)):
@@ -207,11 +207,11 @@ def outputs_page(kept: ServerStore, job: str, cursor: str | None, limit: int) ->
         if path is None:
             continue  # retention has taken it
         first = int(str(place_from)) if run.run_id == run_from else 0
-        found += _of_run(kept, job, run, path, first, limit + 1 - len(found))
-        if len(found) > limit:
-            extra = found[limit]
-            return Page(tuple(found[:limit]), to_cursor((extra.run, extra.sample)))
-    return Page(tuple(found))
+        outputs += _of_run(kept, job, run, path, first, limit + 1 - len(outputs))
+        if len(outputs) > limit:
+            extra = outputs[limit]
+            return Page(tuple(outputs[:limit]), to_cursor((extra.run, extra.sample)))
+    return Page(tuple(outputs))
 
 
 def _of_run(kept: ServerStore, job: str, run: SingleRunResult, path: Path, first: int, most: int) -> Iterator[Output]:
@@ -258,31 +258,31 @@ class _Scores:
     def of(cls, samples: tuple[SampleSet, ...], run: SingleRunResult, total: int, answered: int) -> _Scores:
         """Scores whose number fits; where some answers have none, nobody kept which."""
         names = _scored(run)
-        found = {
-            one.metric: one.value.tolist()
-            for one in samples
-            if one.phase == "measure" and (one.metric in names or is_quality(one.metric))
+        by_metric = {
+            sample.metric: sample.value.tolist()
+            for sample in samples
+            if sample.phase == "measure" and (sample.metric in names or is_quality(sample.metric))
         }
         return cls(
-            {name: values for name, values in found.items() if len(values) == total},
-            {name: values for name, values in found.items() if len(values) == answered != total},
+            {name: values for name, values in by_metric.items() if len(values) == total},
+            {name: values for name, values in by_metric.items() if len(values) == answered != total},
         )
 
     def at(self, line: _Line, *, answered: bool) -> dict[str, float]:
-        told = {name: values[line.place] for name, values in self.by_line.items()}
+        scores = {name: values[line.place] for name, values in self.by_line.items()}
         if answered:
-            told |= {name: values[line.answered] for name, values in self.by_answer.items()}
-        return {name: value for name, value in told.items() if np.isfinite(value)}
+            scores |= {name: values[line.answered] for name, values in self.by_answer.items()}
+        return {name: value for name, value in scores.items() if np.isfinite(value)}
 
 
 def _scored(run: SingleRunResult) -> set[str]:
     """The metrics that scorers gave, ours and those of others."""
     scorers = {**section(run.facts, "scores"), **section(section(run.facts, "answers"), "scorers")}
-    found: set[str] = set()
+    metrics: set[str] = set()
     for facts in scorers.values():
         names = facts.get("metrics") if isinstance(facts, dict) else None
-        found |= {str(name) for name in names} if isinstance(names, list | tuple) else set()
-    return found
+        metrics |= {str(name) for name in names} if isinstance(names, list | tuple) else set()
+    return metrics
 
 
 def _output(run: int, line: _Line, row: Mapping[str, JsonValue], scores: _Scores) -> Output:

@@ -204,9 +204,9 @@ class Dispatcher:
         """
         who = (poll.agent, poll.device)
         if who not in self._suits:
-            known = frozenset(self._due)
+            due = frozenset(self._due)
             keys = await self._in_thread(self.queue().suitable, *who)
-            self._suits[who] = _Suits(frozenset(keys), known, time.monotonic() + TRUST_SUITABLE_S)
+            self._suits[who] = _Suits(frozenset(keys), due, time.monotonic() + TRUST_SUITABLE_S)
 
     async def lease(self, poll: Poll, wait_s: float) -> Lease | None:
         """The next job for a waiting agent, or None when the time is over or the agent has left."""
@@ -350,21 +350,21 @@ class BeatCollector:
         while self._waiting:
             some, self._waiting = self._waiting[:_BEATS_AT_ONCE], self._waiting[_BEATS_AT_ONCE:]
             try:
-                found = await anyio.to_thread.run_sync(self._noted, some, limiter=self._limiter)
+                answers = await anyio.to_thread.run_sync(self._noted, some, limiter=self._limiter)
             except Exception as problem:  # each of them is told, and asks again
-                found = [problem] * len(some)
-            for one, answer in zip(some, found, strict=True):
-                one.settle(answer)
+                answers = [problem] * len(some)
+            for call, answer in zip(some, answers, strict=True):
+                call.settle(answer)
 
     def _noted(self, some: list[_Waiting]) -> list[Answer]:
         """The answers to some heartbeats; runs in a thread."""
         if len(some) == 1:
             return [self._alone(some[0])]
         try:
-            found = self.control().heartbeats([(one.agent, one.beat) for one in some])
+            answers = self.control().heartbeats([(call.agent, call.beat) for call in some])
         except UsageError:  # one of them holds a value that cannot be kept; the others shall not suffer
-            return [self._alone(one) for one in some]
-        return [answer or unknown_agent(one.agent) for one, answer in zip(some, found, strict=True)]
+            return [self._alone(call) for call in some]
+        return [answer or unknown_agent(call.agent) for call, answer in zip(some, answers, strict=True)]
 
     def _alone(self, one: _Waiting) -> Answer:
         try:

@@ -86,20 +86,20 @@ class Ticker:
         if not self._step("open the store", self.state.ensure_open):
             self.state.metrics.database_up.set(0)
             return
-        kept = self.state.kept
-        control = kept.control
+        server_store = self.state.kept
+        control = server_store.control
         until = control.lease_now()  # before it is found out whether time was lost: what is lost later counts then
-        self._notice_step(kept)
-        if not self._notice_gap(kept):
+        self._notice_step(server_store)
+        if not self._notice_gap(server_store):
             return  # leases that nobody could renew must not end
-        changed = self._expire(kept, until)
+        changed = self._expire(server_store, until)
         if self.state.clock.monotonic_s() - self._disturbed_s >= self.state.settings.silent_after_s:
             changed |= self._said("agents fell silent", lambda: control.mark_silent(self.state.settings.silent_after_s))
         changed |= self._said("deadline passed", control.enforce_deadlines)
         changed |= self._said("no agent can take jobs", control.fail_unplaceable)
         changed |= self._said("campaigns ended", control.settle_campaigns)
         if time.monotonic() - self._offered_s > _OFFER_EVERY_S or changed:
-            self._step("reconcile the queue", kept.queue.reconcile)
+            self._step("reconcile the queue", server_store.queue.reconcile)
             self._offered_s = time.monotonic()
         self._step("look at alerts", self._alerting.step)
         if changed:
@@ -110,14 +110,14 @@ class Ticker:
         """Do at once what a request made possible: end its campaign, offer its jobs; runs in a thread."""
         if not self._step("open the store", self.state.ensure_open):
             return
-        kept = self.state.kept
-        if self._said("campaigns ended", kept.control.settle_campaigns):
+        server_store = self.state.kept
+        if self._said("campaigns ended", server_store.control.settle_campaigns):
             self.state.feed.nudge()
         if self.state.offers_due:
             self.state.offers_due = False  # before: what comes meanwhile is offered the next time
-            if not self._step("offer jobs", kept.queue.offer):
+            if not self._step("offer jobs", server_store.queue.offer):
                 self.state.offers_due = True
-            elif kept.queue.broker:
+            elif server_store.queue.broker:
                 self.state.dispatcher.nudge()
 
     def _notice_step(self, kept: ServerStore) -> None:
@@ -163,11 +163,11 @@ class Ticker:
         return True
 
     def _said(self, event: str, step: Callable[[], Collection[object]]) -> bool:
-        found: list[object] = []
-        self._step(event, lambda: found.extend(step()))
-        if found:
-            tell(event, which=[str(one) for one in found][:20], count=len(found))
-        return bool(found)
+        changes: list[object] = []
+        self._step(event, lambda: changes.extend(step()))
+        if changes:
+            tell(event, which=[str(change) for change in changes][:20], count=len(changes))
+        return bool(changes)
 
     def _step(self, name: str, step: Callable[[], object]) -> bool:
         """Do one step; False when it could not be done now."""
@@ -255,7 +255,7 @@ class ScheduleLoop:
         for firing in firings.take_waiting(self.server):
             self.fire(firing)
         watched = self.state.kept.schedules.watched()
-        self._begins = {one.id: self._begin(one) for one in watched}
+        self._begins = {record.id: self._begin(record) for record in watched}
         now = self.state.clock.utc().timestamp()
         for schedule in watched:
             if self._begins[schedule.id][1] <= now:
@@ -265,9 +265,9 @@ class ScheduleLoop:
     def _begin(self, one: ScheduleTiming) -> tuple[tuple[float, float], float]:
         """When the next due time of a schedule begins; worked out once for each version of it."""
         version = (one.considered_to, one.changed_at)
-        known = self._begins.get(one.id)
-        if known is not None and known[0] == version:
-            return known
+        previous = self._begins.get(one.id)
+        if previous is not None and previous[0] == version:
+            return previous
         try:
             schedule = read_schedule(one.section, one.name)
         except AssayError as problem:  # a time zone that is not known here; the others fire all the same
@@ -306,11 +306,11 @@ class ScheduleLoop:
         elif overlap == "queue":
             firings.wait(firing, f"had to wait: {standing.in_words}")
         else:
-            kept = self.state.kept
+            server_store = self.state.kept
             firings.replace(standing.before, firing)
             reason = f"the next firing of its schedule, due at {_shown(firing)}, took its place"
             for campaign in standing.campaigns:
-                kept.queue.withdraw(kept.control.cancel_campaign(campaign, reason, by=ORIGIN))
+                server_store.queue.withdraw(server_store.control.cancel_campaign(campaign, reason, by=ORIGIN))
             self.state.changed()
         return overlap == "cancel"
 
@@ -320,7 +320,7 @@ def _reason(problem: Exception, firing: FiringRecord) -> str:
     if isinstance(problem, RequestProblem):
         return str(problem.detail)
     if isinstance(problem, AssayError):
-        return "; ".join(one.message for one in problem.problems[:5])
+        return "; ".join(detail.message for detail in problem.problems[:5])
     tell_failure("firing failed", problem, schedule=firing.schedule)
     return "the server failed on it; its log says where"
 

@@ -104,17 +104,20 @@ class AlertLoop:
     def _announce(self) -> None:
         """Tell the log and everybody who listens what changed, whoever changed it on whatever server."""
         since = (self.state.clock.utc() - _OVERLAP).timestamp()
-        found = list(map(record_of, Alerts(self.state.kept.store.engine).changed_since(since)))
-        known, self._announced = self._announced, {one.id: (one.changed_at, one.state) for one in found}
-        if known is None:  # what was so before this server began is no news
+        alerts = list(map(record_of, Alerts(self.state.kept.store.engine).changed_since(since)))
+        announced, self._announced = (
+            self._announced,
+            {record.id: (record.changed_at, record.state) for record in alerts},
+        )
+        if announced is None:  # what was so before this server began is no news
             return
-        for one in found:
-            if known.get(one.id) != (one.changed_at, one.state):
-                tell("alert changed", alert=one.id, state=one.state, title=one.title, by=one.by)
+        for alert in alerts:
+            if announced.get(alert.id) != (alert.changed_at, alert.state):
+                tell("alert changed", alert=alert.id, state=alert.state, title=alert.title, by=alert.by)
                 names = ("state", "severity", "benchmark", "title", "by")
-                said: dict[str, JsonValue] = {"alert": one.id, **{name: getattr(one, name) for name in names}}
-                said["happening"] = one.history[-1].happening if one.history else ""
-                self.state.feed.push(EventRecord("", None, "alert", one.changed_at, said))
+                said: dict[str, JsonValue] = {"alert": alert.id, **{name: getattr(alert, name) for name in names}}
+                said["happening"] = alert.history[-1].happening if alert.history else ""
+                self.state.feed.push(EventRecord("", None, "alert", alert.changed_at, said))
 
 
 @dataclass(slots=True)
@@ -203,13 +206,13 @@ class NoticeSender:
     def _send(self, name: str, channel: Channel, notices: Notices, taken: Notice) -> bool:
         """Send one notice; False when the channel should be left alone for a while."""
         try:
-            told = self._prepare(notices, taken)
+            notice = self._prepare(notices, taken)
         except NotifyError as problem:
             return self._failed(name, notices, taken, None, problem)
         try:
-            note = channel.send(compose(taken.key, told, self.state.settings.shown_url))
+            note = channel.send(compose(taken.key, notice, self.state.settings.shown_url))
         except Exception as problem:
-            return self._failed(name, notices, taken, told, _as_failure(problem, channel))
+            return self._failed(name, notices, taken, notice, _as_failure(problem, channel))
         self._failures.pop(name, None)
         self._note_sent(notices, taken, note or "")
         tell("notice sent", channel=name, alert=taken.alert, key=taken.key, tries=taken.attempts, note=note)
@@ -218,17 +221,17 @@ class NoticeSender:
     def _prepare(self, notices: Notices, taken: Notice) -> NoticeDocument:
         """What the message is made of; made whole before the first try, and kept, so that all tries are the same."""
         try:
-            told = read_notice(taken.document, taken.key)
+            notice = read_notice(taken.document, taken.key)
         except AssayError as problem:
             raise NotifyError(f"the notice cannot be read: {problem.problem.message}", retry=False) from None
-        if told.prepared:
-            return told
+        if notice.prepared:
+            return notice
         try:
             series = SeriesRows(self.state.kept.store.engine)
-            whole = prepared(told, lambda name: series.points(name, _MOST_POINTS))
+            whole = prepared(notice, lambda name: series.points(name, _MOST_POINTS))
         except Exception as problem:  # people are told all the same, without a picture
             tell_failure("no picture", problem, alert=taken.alert)
-            whole = NoticeDocument(told.alert, None, prepared=True, done=told.done)
+            whole = NoticeDocument(notice.alert, None, prepared=True, done=notice.done)
         notices.keep(taken, write_notice(whole))
         return whole
 
@@ -262,11 +265,13 @@ class NoticeSender:
     def _tell_again(self, name: str, channel: Channel, notices: Notices) -> None:
         """Say once more what still stands, to a place that forgets."""
         self._repeated[name] = time.monotonic()
-        for one in notices.standing(name, ACTIVE):
+        for notice in notices.standing(name, ACTIVE):
             if self._closing.is_set():
                 return
             try:
-                channel.send(compose(one.key, read_notice(one.document, one.key), self.state.settings.shown_url))
+                channel.send(
+                    compose(notice.key, read_notice(notice.document, notice.key), self.state.settings.shown_url)
+                )
             except NotifyError as problem:
                 self._hold(name, problem.after_s)
                 raise without_secrets(problem, channel) from None
@@ -290,8 +295,8 @@ class NoticeSender:
                 self._told.add(f"unknown {name}")
                 has = ", ".join(sorted(self.channels)) or "none"
                 tell("no such channel here", level=logging.WARNING, channel=name, has=has)
-        for one in notices.give_up_unclaimed(self.channels):
-            fields = {"channel": one.channel, "alert": one.alert, "key": one.key, "because": one.error}
+        for notice in notices.give_up_unclaimed(self.channels):
+            fields = {"channel": notice.channel, "alert": notice.alert, "key": notice.key, "because": notice.error}
             tell("notice given up", level=logging.ERROR, **fields)
 
     def _tell_once(self, what: str, problem: Exception) -> None:

@@ -177,8 +177,8 @@ def agent_queues(
 ) -> Queues:
     """Say which queues hold jobs that an agent can do, for one that takes them from Redis directly."""
     state.check_key_now(agent, key)
-    known = state.kept.control.agent(agent)
-    if known.draining or not known.healthy:
+    record = state.kept.control.agent(agent)
+    if record.draining or not record.healthy:
         return Queues(())
     return Queues(tuple(state.kept.queue.suitable(agent, device)))
 
@@ -214,10 +214,10 @@ def agent_id(state: ServerState, reference: str) -> str:
     """The id of an agent that is named by its id or its name."""
     if reference.startswith("agent-"):
         return reference
-    found = [one.id for one in state.kept.control.agents() if one.name == reference]
-    if len(found) > 1:
-        raise UsageError(f"{len(found)} agents are named {reference!r}", code="ambiguous", try_=f"use {found[0]} …")
-    return found[0] if found else reference
+    matches = [agent.id for agent in state.kept.control.agents() if agent.name == reference]
+    if len(matches) > 1:
+        raise UsageError(f"{len(matches)} agents are named {reference!r}", code="ambiguous", try_=f"use {matches[0]} …")
+    return matches[0] if matches else reference
 
 
 @router.get("/{agent}/hardware", dependencies=[readers])

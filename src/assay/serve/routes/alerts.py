@@ -189,11 +189,11 @@ def set_alert_rule(
     name: RuleName, given: Annotated[RuleInput, _GIVEN], state: State, response: Response, by: User
 ) -> service.RuleView:
     """Keep a rule under a name, in place of what had that name."""
-    kept, fresh = service.set_rule(state.kept.store, name, given.benchmark, given.rule, by=by.name, clock=state.clock)
+    record, fresh = service.set_rule(state.kept.store, name, given.benchmark, given.rule, by=by.name, clock=state.clock)
     tell("alert rule kept", rule=name, benchmark=given.benchmark, by=by.name)
     state.changed(jobs=False)
     response.status_code = 201 if fresh else 200
-    return kept
+    return record
 
 
 @rules_router.delete("/{name}", status_code=204, responses={409: {"description": "It stands in a benchmark file."}})
@@ -286,13 +286,15 @@ def _host(url: str) -> str:
 @channels_router.get("", dependencies=[readers])
 def list_channels(state: State, senders: Senders) -> Listed[Channel]:
     """List the channels of this server, with what became of their newest messages."""
-    found = channel_status(state.kept.store.engine, tuple(senders))
+    statuses = channel_status(state.kept.store.engine, tuple(senders))
     channels = []
     for name, sender in sorted(senders.items()):
-        told = found.get(name, ChannelStatus())
-        word: Literal["ok", "failing", "unused"] = "ok" if told.last_sent is not None else "unused"
-        word = "failing" if told.error else word
-        channels.append(Channel(name, sender.kind, place_of(sender), word, told.last_sent, told.error, told.waiting))
+        status = statuses.get(name, ChannelStatus())
+        word: Literal["ok", "failing", "unused"] = "ok" if status.last_sent is not None else "unused"
+        word = "failing" if status.error else word
+        channels.append(
+            Channel(name, sender.kind, place_of(sender), word, status.last_sent, status.error, status.waiting)
+        )
     return Listed(tuple(channels))
 
 

@@ -137,15 +137,15 @@ def attach_artefact(
 async def know_campaign(campaign: CampaignThere, state: State, by: User, request: Request, response: Response) -> Known:
     """Make a campaign known under the id that it has there; one that is known stays as it is."""
     body = await request.body()
-    known = await anyio.to_thread.run_sync(lambda: _know(state, campaign, body, by.name))
-    response.status_code = 201 if known.new else 200
-    return known
+    outcome = await anyio.to_thread.run_sync(lambda: _know(state, campaign, body, by.name))
+    response.status_code = 201 if outcome.new else 200
+    return outcome
 
 
 @external_router.post("/standings", dependencies=[users], status_code=204)
 def tell_standings(campaign: CampaignThere, standings: JobProgressReport, state: State) -> None:
     """Say how jobs stand: what they wait for, where they run and how far they are; those that have ended stay so."""
-    noted = state.kept.control.stand(campaign, [_bounded(one) for one in standings.jobs])
+    noted = state.kept.control.stand(campaign, [_bounded(standing) for standing in standings.jobs])
     now = state.clock.utc().timestamp()
     for job, detail in noted:
         state.feed.push(EventRecord(campaign, job, "progress", now, detail))
@@ -165,11 +165,11 @@ async def tell_result(campaign: CampaignThere, index: JobIndex, state: State, re
 
 
 def _know(state: ServerState, campaign: str, body: bytes, by: str) -> Known:
-    told = read_body(Elsewhere, body, "campaign", "request")
-    _check(campaign, told)
-    new = state.kept.control.know(campaign, told, by=by, label_of=label_of)
+    elsewhere = read_body(Elsewhere, body, "campaign", "request")
+    _check(campaign, elsewhere)
+    new = state.kept.control.know(campaign, elsewhere, by=by, label_of=label_of)
     if new:
-        tell("campaign told", campaign=campaign, benchmark=told.benchmark, jobs=len(told.jobs), by=by)
+        tell("campaign told", campaign=campaign, benchmark=elsewhere.benchmark, jobs=len(elsewhere.jobs), by=by)
     state.changed(jobs=False)
     return Known(campaign, new)
 
@@ -226,8 +226,8 @@ def get_artefact(sha256: Digest, state: State, request: Request) -> Response:
     if path is None:
         raise _unknown(sha256)
     same = unchanged(request, f'"{sha256}"')
-    known = state.kept.artefacts.get(sha256)
-    name = known.name if known is not None else sha256
+    artefact = state.kept.artefacts.get(sha256)
+    name = artefact.name if artefact is not None else sha256
     return same or FileResponse(
         path, media_type="application/octet-stream", filename=name, headers={"ETag": f'"{sha256}"', **_FOR_EVER}
     )
@@ -274,11 +274,11 @@ async def _parts(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def _keep(state: ServerState, upload: Upload, digest: str, name: str) -> tuple[ArtefactRecord, bool]:
-    kept = state.kept
+    server_store = state.kept
     # The bucket is not asked: whoever uploads need not wait for it.
-    there = kept.artefacts.get(digest) is not None or kept.store.samples.path(digest).is_file()
+    there = server_store.artefacts.get(digest) is not None or server_store.store.samples.path(digest).is_file()
     _, new = upload.keep(digest)
-    return kept.artefacts.note(digest, name or digest, upload.size_bytes), new and not there
+    return server_store.artefacts.note(digest, name or digest, upload.size_bytes), new and not there
 
 
 def _unknown(digest: str) -> RequestProblem:

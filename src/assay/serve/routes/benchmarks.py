@@ -198,12 +198,12 @@ def headlines(state: ServerState, names: Iterable[str]) -> tuple[Headline, ...]:
     rows = HeadlineRows(state.kept.store.engine)
     wanted = tuple(dict.fromkeys(names))
     by_benchmark: dict[str, list[SeriesName]] = {}
-    for one in rows.names(wanted):
-        by_benchmark.setdefault(one.benchmark, []).append(one)
+    for series_name in rows.names(wanted):
+        by_benchmark.setdefault(series_name.benchmark, []).append(series_name)
     definitions = _definitions(state, rows, tuple(by_benchmark))
-    chosen = {name: _metric(definitions.get(name), found) for name, found in by_benchmark.items()}
+    chosen = {name: _metric(definitions.get(name), series_names) for name, series_names in by_benchmark.items()}
     series = rows.longest(list(chosen.items()))
-    newest = rows.newest([one.id for one in series.values()], POINTS)
+    newest = rows.newest([record.id for record in series.values()], POINTS)
     results = rows.metrics(last.job if last else None for last in map(_last, newest.values()))
     return tuple(_headline(series[name], newest[series[name].id], results) for name in wanted if name in series)
 
@@ -211,12 +211,14 @@ def headlines(state: ServerState, names: Iterable[str]) -> tuple[Headline, ...]:
 def _definitions(state: ServerState, rows: HeadlineRows, names: Sequence[str]) -> dict[str, Definition | None]:
     """What the newest campaign of each benchmark measures; a campaign never changes, so it is read once."""
     newest = rows.newest_campaigns(names)
-    known = state.definitions
-    if len(known) > _REMEMBERED:
-        known.clear()
-    for campaign, document in rows.documents([one for one in newest.values() if one not in known]).items():
-        known[campaign] = _definition(document)
-    return {name: known.get(campaign) for name, campaign in newest.items()}
+    cache = state.definitions
+    if len(cache) > _REMEMBERED:
+        cache.clear()
+    for campaign, document in rows.documents(
+        [campaign_id for campaign_id in newest.values() if campaign_id not in cache]
+    ).items():
+        cache[campaign] = _definition(document)
+    return {name: cache.get(campaign) for name, campaign in newest.items()}
 
 
 def _definition(document: Mapping[str, JsonValue]) -> Definition | None:
@@ -228,7 +230,10 @@ def _definition(document: Mapping[str, JsonValue]) -> Definition | None:
 
 def _metric(definition: Definition | None, found: Sequence[SeriesName]) -> str:
     """The metric that speaks for a benchmark, of those that it has series of."""
-    names = {one.metric: one.checked for one in sorted(found, key=lambda one: one.metric)}
+    names = {
+        series_name.metric: series_name.checked
+        for series_name in sorted(found, key=lambda series_name: series_name.metric)
+    }
     if definition is None:
         return max(names, key=lambda name: names[name])
     first = headline(definition, sorted(names, key=lambda name: _declared(definition, name)))[:1]
@@ -257,7 +262,7 @@ def _headline(series: SeriesRecord, points: Sequence[NewestPoint], results: Mapp
         better=series.better,
         series=series.id,
         label=job_label(series.point, {}),
-        points=tuple(HeadlinePoint(one.at, one.value, one.standard_error) for one in points),
+        points=tuple(HeadlinePoint(point.at, point.value, point.standard_error) for point in points),
         median=last.value if last else None,
         interval=_interval(results.get(job, ""), series.metric) if job else None,
         verdict=(last.verdict or None) if last else None,
@@ -265,6 +270,6 @@ def _headline(series: SeriesRecord, points: Sequence[NewestPoint], results: Mapp
 
 
 def _interval(metrics: str, name: str) -> Interval | None:
-    found = json.loads(metrics).get(name) if metrics else None
-    told = found.get("interval") if isinstance(found, dict) else None
-    return adapter(Interval).validate_python(told) if told else None
+    stats = json.loads(metrics).get(name) if metrics else None
+    interval = stats.get("interval") if isinstance(stats, dict) else None
+    return adapter(Interval).validate_python(interval) if interval else None

@@ -85,9 +85,9 @@ def list_campaigns(
 @router.get("/{campaign}", dependencies=[readers])
 def get_campaign(campaign: CampaignId, state: State) -> CampaignDetail:
     """Read how far a campaign is, with its first 500 jobs."""
-    kept = state.kept
-    summary = kept.listing.campaign(campaign)
-    jobs = kept.listing.jobs(JobFilter(campaign=campaign), limit=_SHOWN).items
+    server_store = state.kept
+    summary = server_store.listing.campaign(campaign)
+    jobs = server_store.listing.jobs(JobFilter(campaign=campaign), limit=_SHOWN).items
     return CampaignDetail.of(summary, _runs(state, campaign), jobs)
 
 
@@ -117,11 +117,13 @@ def retry_campaign(campaign: CampaignId, state: State, by: User) -> CampaignChan
 @router.post("/{campaign}/resubmit", status_code=201, responses=_MISSING)
 def resubmit_campaign(campaign: CampaignId, state: State, by: User) -> CampaignSubmitted:
     """Submit the same benchmark once more, as a new campaign."""
-    kept = state.kept
-    summary, jobs = kept.store.campaign(campaign)
-    files: dict[str, tuple[JobFile, ...]] = {text: found for one in jobs for text, found in one.job.files.items()}
+    server_store = state.kept
+    summary, jobs = server_store.store.campaign(campaign)
+    files: dict[str, tuple[JobFile, ...]] = {
+        text: job_files for stored in jobs for text, job_files in stored.job.files.items()
+    }
     again = Submission(
-        document=kept.listing.campaign_document(campaign),
+        document=server_store.listing.campaign_document(campaign),
         files=files,
         labels=summary.labels,
         priority=summary.priority,
@@ -206,7 +208,7 @@ def _runs(state: ServerState, campaign: str) -> int:
         if len(state.runs) >= _REMEMBERED:
             state.runs.clear()
         jobs = state.kept.store.campaign(campaign)[1]
-        state.runs[campaign] = sum(one.job.definition.measure.runs for one in jobs)
+        state.runs[campaign] = sum(stored.job.definition.measure.runs for stored in jobs)
     return state.runs[campaign]
 
 
@@ -253,9 +255,9 @@ def list_schedules(
 ) -> Listed[ScheduleView]:
     """List schedules by name, each with its next five times and its newest firing."""
     page = state.kept.schedules.schedules(state=only, text=text, cursor=cursor, limit=limit)
-    newest = state.kept.firings.newest([one.id for one in page.items])
+    newest = state.kept.firings.newest([record.id for record in page.items])
     now = state.clock.utc()
-    return Listed(tuple(ScheduleView.of(one, newest.get(one.id), now) for one in page.items), page.next)
+    return Listed(tuple(ScheduleView.of(record, newest.get(record.id), now) for record in page.items), page.next)
 
 
 @schedules_router.get(
@@ -304,7 +306,7 @@ def list_firings(schedule: ScheduleId, state: State, cursor: Cursor = None, limi
     """List what became of each due time, the newest first, with reasons."""
     record = state.kept.schedules.get(schedule)
     page = state.kept.firings.firings(record.id, cursor=cursor, limit=limit)
-    return Listed(tuple(FiringView.of(one, record.schedule) for one in page.items), page.next)
+    return Listed(tuple(FiringView.of(firing, record.schedule) for firing in page.items), page.next)
 
 
 def _schedule_changed(state: ServerState, record: ScheduleRecord, event: str, by: str) -> ScheduleView:

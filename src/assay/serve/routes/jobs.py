@@ -67,30 +67,39 @@ def change_jobs(batch: JobBatch, state: State, by: User) -> BatchOutcomes:
     """Cancel or retry many jobs; says what became of each."""
     if len(batch.jobs) > _LARGEST_BATCH:
         raise bad_value("jobs", f"a batch has at most {_LARGEST_BATCH} jobs")
-    found = state.kept.control.batch(batch.action, batch.jobs, reason=batch.reason[:1000], by=by.name)
+    outcomes = state.kept.control.batch(batch.action, batch.jobs, reason=batch.reason[:1000], by=by.name)
     if batch.action == "cancel":
-        state.kept.queue.withdraw([job for job, outcome in found.items() if outcome.changed])
-    tell(f"jobs {batch.action}", jobs=len(found), changed=sum(one.changed for one in found.values()), by=by.name)
+        state.kept.queue.withdraw([job for job, outcome in outcomes.items() if outcome.changed])
+    tell(
+        f"jobs {batch.action}",
+        jobs=len(outcomes),
+        changed=sum(result.changed for result in outcomes.values()),
+        by=by.name,
+    )
     state.changed()
-    return BatchOutcomes(tuple(BatchOutcome(job, one.changed, one.state, one.problem) for job, one in found.items()))
+    return BatchOutcomes(
+        tuple(BatchOutcome(job, result.changed, result.state, result.problem) for job, result in outcomes.items())
+    )
 
 
 @router.get("/{job}", dependencies=[readers])
 def get_job(job: JobId, state: State) -> JobFull:
     """Read everything about a job: definition, result, attempts, history, evidence, files."""
-    kept = state.kept
-    detail = kept.listing.job(job)
-    evidence = tuple(EvidenceView(one.fence, one.agent, one.at, one.reason) for one in kept.control.evidence(job))
-    result = job_result(kept, detail)
+    server_store = state.kept
+    detail = server_store.listing.job(job)
+    evidence = tuple(
+        EvidenceView(entry.fence, entry.agent, entry.at, entry.reason) for entry in server_store.control.evidence(job)
+    )
+    result = job_result(server_store, detail)
     return JobFull(
         summary=detail.summary,
         document=detail.job,
         result=result,
-        advice=tuple(one.name for one in failed(result.checks) if is_advice(one)),
-        attempts=kept.control.attempts(job),
-        history=kept.control.history(job),
+        advice=tuple(check.name for check in failed(result.checks) if is_advice(check)),
+        attempts=server_store.control.attempts(job),
+        history=server_store.control.history(job),
         evidence=evidence,
-        artefacts=kept.artefacts.of_job(job),
+        artefacts=server_store.artefacts.of_job(job),
     )
 
 
@@ -142,10 +151,10 @@ def list_job_artefacts(job: JobId, state: State) -> Listed[JobArtefact]:
 @router.get("/{job}/runs/{run}/samples", dependencies=[readers], response_class=FileResponse, responses=_PARQUET)
 def get_samples(job: JobId, run: RunId, state: State) -> FileResponse:
     """Download the samples of a run, as Parquet."""
-    kept = state.kept
-    kept.listing.job(job)
-    digest = next((one.samples for one in kept.store.runs(job) if one.run_id == run), None)
-    path = kept.store.samples.find(digest) if digest else None
+    server_store = state.kept
+    server_store.listing.job(job)
+    digest = next((stored_run.samples for stored_run in server_store.store.runs(job) if stored_run.run_id == run), None)
+    path = server_store.store.samples.find(digest) if digest else None
     if path is None:
         raise RequestProblem(404, f"run {run} of {job} has no samples", code="unknown-samples")
     return FileResponse(
@@ -227,13 +236,13 @@ def export_results(
     campaign: Campaigns, state: State, form: Annotated[Literal["zip", "ndjson"], Query(alias="format")] = "zip"
 ) -> StreamingResponse:
     """Export raw records: one result a line, or a ZIP of result documents with all samples and files of their runs."""
-    kept = state.kept
-    for one in campaign:
-        kept.listing.campaign(one)
+    server_store = state.kept
+    for campaign_id in campaign:
+        server_store.listing.campaign(campaign_id)
     name = "".join(char for char in campaign[0] if char.isalnum() or char in "-_") if len(campaign) == 1 else ""
     name = name or "results"
     headers = {"Content-Disposition": f'attachment; filename="{name}.{form}"'}
-    content = _lines(kept, campaign) if form == "ndjson" else _zipped(kept, campaign)
+    content = _lines(server_store, campaign) if form == "ndjson" else _zipped(server_store, campaign)
     kind = "application/x-ndjson" if form == "ndjson" else "application/zip"
     return StreamingResponse(content, media_type=kind, headers=headers)
 
@@ -336,13 +345,13 @@ async def compute_scores(job: JobId, judging: ScoreRequest, state: State, by: Us
     if len(judging.scorers) > _MOST_SCORERS:
         raise bad_value("scorers", f"at most {_MOST_SCORERS} scorers can be asked at once")
     records = await _turns.run(lambda: _compute(state, job, judging))
-    tell("answers scored", job=job, scorers=",".join(one.scorer for one in records), by=by.name)
+    tell("answers scored", job=job, scorers=",".join(record.scorer for record in records), by=by.name)
     return Listed(records)
 
 
 def _compute(state: ServerState, job: str, judging: ScoreRequest) -> tuple[ScoreRecord, ...]:
-    kept = state.kept
-    result = job_result(kept, kept.listing.job(job))
-    records = rescore(result, in_store(kept.store), scorers_of(result, judging.scorers), state.clock)
-    keep_scores(kept.store, records)
+    server_store = state.kept
+    result = job_result(server_store, server_store.listing.job(job))
+    records = rescore(result, in_store(server_store.store), scorers_of(result, judging.scorers), state.clock)
+    keep_scores(server_store.store, records)
     return records

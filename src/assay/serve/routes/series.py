@@ -120,16 +120,16 @@ async def import_points(given: Points, state: State, by: User) -> ImportOutcome:
 @router.get("/{series}", dependencies=[readers], responses=example({"series": _SERIES, "findings": [_FINDING]}))
 def get_series(series: SeriesId, state: State) -> SeriesFull:
     """Read a series and what changed in it."""
-    known = state.kept.series
-    record = known.get(series)
-    return SeriesFull(record, known.findings(series=record.id))
+    store = state.kept.series
+    record = store.get(series)
+    return SeriesFull(record, store.findings(series=record.id))
 
 
 @router.get("/{series}/points", dependencies=[readers], responses=example({"items": [_POINT], "next": None}))
 def list_points(series: SeriesId, state: State, cursor: Cursor = None, limit: Limit = 500) -> Listed[Point]:
     """List the points of a series, oldest first, with what was around each."""
-    known = state.kept.series
-    return Listed.of(known.points_page(known.get(series).id, cursor, limit))
+    store = state.kept.series
+    return Listed.of(store.points_page(store.get(series).id, cursor, limit))
 
 
 @findings_router.get("", dependencies=[readers], responses=example({"items": [_FINDING], "next": None}))
@@ -162,18 +162,18 @@ def get_finding(finding: FindingId, state: State) -> KnownFinding:
 )
 def expect_finding(finding: FindingId, state: State, by: User) -> KnownFinding:
     """Take a change as meant: its series is judged anew from there."""
-    found = expect(state.kept.store, finding, state.clock)
-    tell("finding expected", finding=found.id, series=found.series.id, by=by.name)
+    expected = expect(state.kept.store, finding, state.clock)
+    tell("finding expected", finding=expected.id, series=expected.series.id, by=by.name)
     state.changed(jobs=False)
-    return found
+    return expected
 
 
 def _import(state: ServerState, given: Points) -> ImportOutcome:
     points = []
-    for number, one in enumerate(given.points):
+    for number, point in enumerate(given.points):
         try:
-            points.append(checked_point(one))
+            points.append(checked_point(point))
         except UsageError as problem:
             raise RequestProblem(422, problem.problem.message, code="series-line", at=f"points.{number}") from None
     taken, findings = take(state.kept.store, points, state.clock)
-    return ImportOutcome(taken.series, taken.added, taken.known, tuple(one.id for one in findings))
+    return ImportOutcome(taken.series, taken.added, taken.known, tuple(finding.id for finding in findings))

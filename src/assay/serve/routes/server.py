@@ -185,9 +185,9 @@ def get_price(machine: Machine, state: State) -> PriceRecord:
 @prices_router.put("/{machine}")
 def put_price(machine: Machine, given: PriceInput, state: State, by: User) -> PriceRecord:
     """Say what a machine costs, or all machines whose names follow a pattern."""
-    kept = state.kept.prices.put(machine, given.per_hour, given.currency, given.date, by=by.name)
-    tell("price set", machine=machine, per_hour=kept.per_hour, currency=kept.currency, by=by.name)
-    return kept
+    price = state.kept.prices.put(machine, given.per_hour, given.currency, given.date, by=by.name)
+    tell("price set", machine=machine, per_hour=price.per_hour, currency=price.currency, by=by.name)
+    return price
 
 
 @prices_router.delete("/{machine}", status_code=204)
@@ -262,11 +262,11 @@ class Overview:
 @overview_router.get("/overview", dependencies=[readers])
 def get_overview(state: State) -> Overview:
     """Read what runs now, what failed, what moved and how the fleet is."""
-    kept, now = state.kept, state.clock.utc().timestamp()
-    standing = OverviewReader(kept.store.engine)
+    server_store, now = state.kept, state.clock.utc().timestamp()
+    standing = OverviewReader(server_store.store.engine)
     counts = standing.counts()
     fleet = standing.fleet(silent_before=now - state.settings.silent_after_s)
-    newest = kept.listing.campaigns(state="running", limit=_LOOKED_THROUGH).items
+    newest = server_store.listing.campaigns(state="running", limit=_LOOKED_THROUGH).items
     running = tuple(campaign for campaign in newest if campaign.state == "running")
     return Overview(
         empty=not counts.campaigns and not fleet.agents,
@@ -275,9 +275,11 @@ def get_overview(state: State) -> Overview:
         last=standing.ended(_SHOWN),
         failed=standing.failed(now - _FAILED_WITHIN_S, _SHOWN),
         findings_open=counts.findings,
-        moved=kept.series.findings(state="open", limit=_TOLD),
+        moved=server_store.series.findings(state="open", limit=_TOLD),
         alerts_open=counts.alerts,
-        alerts=tuple(map(AlertHeadline.of, service.listed(kept.store, AlertFilter(("open",)), None, _TOLD).items)),
+        alerts=tuple(
+            map(AlertHeadline.of, service.listed(server_store.store, AlertFilter(("open",)), None, _TOLD).items)
+        ),
         jobs=counts.jobs,
         fleet=fleet,
     )

@@ -87,19 +87,21 @@ def worker_record(agent: AgentRecord) -> dict[str, JsonValue]:
 
 def capabilities(agent: AgentRecord) -> tuple[str, ...]:
     """The compute units that an agent offers, by SARK's names."""
-    told = agent.device.get("capabilities")
-    if isinstance(told, list) and agent.device.get("registered_by") == "sark":
-        return tuple(str(unit) for unit in told)
-    return tuple(COMPUTE_UNITS[one] for one in agent.profile.devices.get("onnxruntime", {}) if one in COMPUTE_UNITS)
+    units = agent.device.get("capabilities")
+    if isinstance(units, list) and agent.device.get("registered_by") == "sark":
+        return tuple(str(unit) for unit in units)
+    return tuple(
+        COMPUTE_UNITS[device] for device in agent.profile.devices.get("onnxruntime", {}) if device in COMPUTE_UNITS
+    )
 
 
 def device_info(agent: AgentRecord) -> dict[str, JsonValue]:
     """Facts about a device under SARK's names; what is not known is left out."""
-    told = agent.device.get("device_info")
-    if isinstance(told, dict):
-        return told
+    device_info = agent.device.get("device_info")
+    if isinstance(device_info, dict):
+        return device_info
     facts = agent.device
-    known: dict[str, JsonValue] = {
+    fields: dict[str, JsonValue] = {
         "DeviceName": agent.name,
         "Soc": facts.get("soc") or facts.get("cpu"),
         "Ram": round(agent.profile.memory_bytes / _GB) or None,
@@ -109,7 +111,7 @@ def device_info(agent: AgentRecord) -> dict[str, JsonValue]:
         "DeviceOsVersion": facts.get("os_version"),
         "UDID": facts.get("id"),
     }
-    return {name: value for name, value in known.items() if value not in (None, "")}
+    return {name: value for name, value in fields.items() if value not in (None, "")}
 
 
 def health_record(agent: AgentRecord, now: float, timeout_s: float) -> dict[str, JsonValue]:
@@ -266,7 +268,7 @@ def _ours(problem: AssayError | SQLAlchemyError) -> Response:
     if isinstance(problem, SQLAlchemyError):
         raise problem
     status = HTTPStatus.BAD_REQUEST if isinstance(problem, SpecError) else status_of(problem)
-    text = "; ".join(one.message for one in problem.problems)
+    text = "; ".join(detail.message for detail in problem.problems)
     return _error(status, f"{text}; {problem.problem.try_}" if problem.problem.try_ else text)
 
 

@@ -93,12 +93,12 @@ def queues(state: State) -> dict[str, Any]:
             units[unit] = units.get(unit, 0) + count
     return {
         "worker_queues": {
-            worker_id(one.id): {
-                "device_name": one.name,
-                "queue_size": pinned.get(one.id, 0) + pinned.get(one.name, 0),
-                "capabilities": [queue_name(unit) for unit in capabilities(one)],
+            worker_id(worker.id): {
+                "device_name": worker.name,
+                "queue_size": pinned.get(worker.id, 0) + pinned.get(worker.name, 0),
+                "capabilities": [queue_name(unit) for unit in capabilities(worker)],
             }
-            for one in control.agents()
+            for worker in control.agents()
         },
         "capability_queues": units,
         "results_queue_size": 0,  # results are kept in the moment they arrive
@@ -132,13 +132,13 @@ def monitoring(state: State) -> dict[str, Any]:
 @router.post("/reset", dependencies=[admins], operation_id="sark_reset", summary="Start over")
 def reset(state: State) -> dict[str, Any]:
     """Forget every worker, job, result and campaign of the fleet; running jobs are cancelled first."""
-    kept = state.kept
-    for one in tuple(every_campaign(state)):
-        if one.engine == "fleet":  # what was measured on this machine alone was never SARK's
-            kept.control.cancel_campaign(one.id, "everything was reset")
-            kept.store.remove(one.id)
-    for agent in kept.control.agents():
-        kept.control.remove_agent(agent.id)
+    server_store = state.kept
+    for campaign in tuple(every_campaign(state)):
+        if campaign.engine == "fleet":  # what was measured on this machine alone was never SARK's
+            server_store.control.cancel_campaign(campaign.id, "everything was reset")
+            server_store.store.remove(campaign.id)
+    for agent in server_store.control.agents():
+        server_store.control.remove_agent(agent.id)
     for path in (state.folder / OUTPUTS).glob("*_results.csv"):
         path.unlink(missing_ok=True)
     state.changed()
@@ -192,8 +192,8 @@ def register(state: State, body: Body, key: AgentKey = "") -> dict[str, Any]:
 @router.get("/workers", dependencies=[readers], operation_id="sark_workers", summary="List workers")
 def workers(state: State) -> dict[str, Any]:
     """All workers."""
-    found = [worker_record(agent) for agent in state.kept.control.agents()]
-    return {"count": len(found), "workers": found}
+    workers = [worker_record(agent) for agent in state.kept.control.agents()]
+    return {"count": len(workers), "workers": workers}
 
 
 @router.get("/workers/{worker}", dependencies=[readers], operation_id="sark_worker", summary="One worker")
@@ -237,12 +237,12 @@ def heartbeat(state: State, worker: str, key: AgentKey = "") -> dict[str, Any]:
 @router.put("/workers/{worker}/reset", dependencies=[agents], operation_id="sark_reset_worker", summary="Take back")
 def reset_worker(state: State, worker: str) -> dict[str, Any]:
     """Take a faulty worker back."""
-    found = _known(state, worker)
-    if found.state != "faulty":
-        raise UsageError(f"Worker is {found.state}, not faulty", code="not-faulty")
-    state.kept.control.reset_agent(found.id)
+    agent = _known(state, worker)
+    if agent.state != "faulty":
+        raise UsageError(f"Worker is {agent.state}, not faulty", code="not-faulty")
+    state.kept.control.reset_agent(agent.id)
     state.changed()
-    return {"worker_id": worker_id(found.id), "status": "active", "message": "Worker reset to active"}
+    return {"worker_id": worker_id(agent.id), "status": "active", "message": "Worker reset to active"}
 
 
 @router.get("/workers/{worker}/health", dependencies=[readers], operation_id="sark_worker_health", summary="Health")
@@ -254,9 +254,9 @@ def worker_health(state: State, worker: str) -> dict[str, Any]:
 @router.get("/health/workers", dependencies=[readers], operation_id="sark_workers_health", summary="Health of all")
 def health_of_all(state: State) -> dict[str, Any]:
     """Whether each worker was heard of lately."""
-    found = [_health(state, agent) for agent in state.kept.control.agents()]
-    healthy = sum(bool(one["is_healthy"]) for one in found)
-    return {"total": len(found), "healthy": healthy, "unhealthy": len(found) - healthy, "workers": found}
+    workers = [_health(state, agent) for agent in state.kept.control.agents()]
+    healthy = sum(bool(health["is_healthy"]) for health in workers)
+    return {"total": len(workers), "healthy": healthy, "unhealthy": len(workers) - healthy, "workers": workers}
 
 
 def _health(state: ServerState, agent: AgentRecord) -> dict[str, Any]:
@@ -281,8 +281,8 @@ def create(state: State, body: Body, user: User) -> dict[str, Any]:
 @router.get("/campaigns", dependencies=[readers], operation_id="sark_campaigns", summary="List campaigns")
 def campaigns(state: State) -> dict[str, Any]:
     """The campaigns that came in by this surface, newest first."""
-    found = [_record(state, one) for one in every_campaign(state, ORIGIN)]
-    return {"count": len(found), "campaigns": found}
+    campaigns = [_record(state, summary) for summary in every_campaign(state, ORIGIN)]
+    return {"count": len(campaigns), "campaigns": campaigns}
 
 
 @router.get("/campaigns/{campaign}", dependencies=[readers], operation_id="sark_campaign", summary="One campaign")
@@ -318,7 +318,7 @@ def results(state: State, campaign: str) -> Response:
 )
 def all_results(state: State) -> Response:
     """Every result that came in by this surface, in one CSV file."""
-    records = [_ended(read_campaign(state.kept.store, one.id)) for one in every_campaign(state, ORIGIN)]
+    records = [_ended(read_campaign(state.kept.store, summary.id)) for summary in every_campaign(state, ORIGIN)]
     records = [record for record in records if record.jobs]
     if not records:
         raise UsageError("No results available", code="unknown-result")
@@ -328,12 +328,12 @@ def all_results(state: State) -> Response:
 @router.get("/results/files", dependencies=[readers], operation_id="sark_result_files", summary="List result files")
 def files(state: State) -> dict[str, Any]:
     """The CSV files of finished campaigns, newest first."""
-    for one in every_campaign(state, ORIGIN):
-        _results_file(state, one)
+    for summary in every_campaign(state, ORIGIN):
+        _results_file(state, summary)
     folder = state.folder / OUTPUTS
     paths = sorted(folder.glob("*_results.csv"), key=lambda path: path.stat().st_mtime, reverse=True)
-    found = [_file_record(path) for path in paths]
-    return {"count": len(found), "files": found}
+    records = [_file_record(path) for path in paths]
+    return {"count": len(records), "files": records}
 
 
 @router.get(
@@ -349,10 +349,10 @@ def download(state: State, filename: str) -> Response:
     if ".." in filename or filename.startswith(("/", "\\")):
         raise UsageError("Invalid filename", code="filename")
     folder = state.folder / OUTPUTS
-    known = {path.name: path for path in folder.glob("*_results.csv")} if folder.is_dir() else {}
-    if filename not in known:
+    paths = {path.name: path for path in folder.glob("*_results.csv")} if folder.is_dir() else {}
+    if filename not in paths:
         raise UsageError("File not found", code="unknown-file")
-    return _csv(known[filename].read_text(encoding="utf-8"), filename)
+    return _csv(paths[filename].read_text(encoding="utf-8"), filename)
 
 
 @router.get("/jobs/{job}", dependencies=[readers], operation_id="sark_job", summary="One job")
@@ -366,7 +366,7 @@ def job(state: State, job: str) -> dict[str, Any]:
     result = None
     if summary.state in FINAL:
         record = read_campaign(state.kept.store, summary.campaign)
-        chosen = next(one for one in record.jobs if one.job == job)
+        chosen = next(entry for entry in record.jobs if entry.job == job)
         result = result_record(record, chosen, worker_id(summary.agent) if summary.agent else None)
     return {"job": job_record(summary, detail.job, summary.fence), "result": result}
 
@@ -397,8 +397,8 @@ def _summary(state: ServerState, campaign: str) -> CampaignSummary:
 
 def _record(state: ServerState, summary: CampaignSummary) -> dict[str, Any]:
     _, stored = state.kept.store.campaign(summary.id)
-    known = {job.id: job for job in every(state.kept.listing.jobs, JobFilter(campaign=summary.id))}
-    jobs = [job_record(known[one.job.id], one.job, known[one.job.id].fence) for one in stored]
+    summaries = {job.id: job for job in every(state.kept.listing.jobs, JobFilter(campaign=summary.id))}
+    jobs = [job_record(summaries[entry.job.id], entry.job, summaries[entry.job.id].fence) for entry in stored]
     created = datetime.fromisoformat(summary.created_at).timestamp()
     path = _results_file(state, summary)
     return dict(campaign_record(summary, jobs, created, path.name if path else None))

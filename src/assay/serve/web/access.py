@@ -163,8 +163,8 @@ WantedJobs = Annotated[JobFilter, Depends(wanted_jobs)]
 
 def unchanged(request: Request, tag: str) -> Response | None:
     """The answer 304 when the client has this very version."""
-    known = [sent.strip().removeprefix("W/") for sent in request.headers.get("if-none-match", "").split(",")]
-    return Response(status_code=304, headers={"ETag": tag}) if tag.removeprefix("W/") in known or "*" in known else None
+    tags = [sent.strip().removeprefix("W/") for sent in request.headers.get("if-none-match", "").split(",")]
+    return Response(status_code=304, headers={"ETag": tag}) if tag.removeprefix("W/") in tags or "*" in tags else None
 
 
 def example(body: object, status: int = 200, **more: object) -> Answers:

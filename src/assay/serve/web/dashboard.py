@@ -108,8 +108,8 @@ def is_built(folder: Path | None) -> bool:
 
 
 def content_headers(file: BuiltFile, *, packed: bool) -> Mapping[str, str]:
-    kept = "public, max-age=31536000, immutable" if file.hashed else "public, max-age=3600"
-    headers = {"Cache-Control": kept}
+    cache_control = "public, max-age=31536000, immutable" if file.hashed else "public, max-age=3600"
+    headers = {"Cache-Control": cache_control}
     if file.packed is not None:
         headers["Vary"] = "Accept-Encoding"
     return headers | {"Content-Encoding": "gzip"} if packed else headers
@@ -164,11 +164,11 @@ router = APIRouter(include_in_schema=False, dependencies=[public], route_class=P
 def show(path: str, request: Request) -> Response:
     """A file of the dashboard, or the page that finds out by itself what the address means."""
     files: BuiltFiles = request.app.state.dashboard
-    found = files.find(path)
-    if found is not None:
-        packed = found.packed if found.packed and _takes_gzip(request) else None
-        headers = content_headers(found, packed=packed is not None)
-        return Response(packed or found.content, media_type=found.kind, headers=dict(headers))
+    built_file = files.find(path)
+    if built_file is not None:
+        packed = built_file.packed if built_file.packed and _takes_gzip(request) else None
+        headers = content_headers(built_file, packed=packed is not None)
+        return Response(packed or built_file.content, media_type=built_file.kind, headers=dict(headers))
     if _FILE.search(path):
         raise RequestProblem(404, f"the dashboard has no file {path[:80]!r}", code="unknown-file")
     return _page(files, request.scope.get("root_path", "").rstrip("/") + "/")
@@ -190,5 +190,7 @@ def _own_path(scope: MutableMapping[str, Any]) -> str:
 
 def _takes_gzip(request: Request) -> bool:
     asked = request.headers.get("accept-encoding", "")
-    words = (one.replace(" ", "").lower() for one in asked.split(","))
-    return any(one == "gzip" or (one.startswith("gzip;q=") and one not in ("gzip;q=0", "gzip;q=0.0")) for one in words)
+    words = (word.replace(" ", "").lower() for word in asked.split(","))
+    return any(
+        word == "gzip" or (word.startswith("gzip;q=") and word not in ("gzip;q=0", "gzip;q=0.0")) for word in words
+    )

@@ -155,13 +155,13 @@ def as_version_3_0(made: dict[str, Any]) -> dict[str, Any]:
 
 def _older(node: Any) -> Any:  # noqa: ANN401  (any JSON)
     if isinstance(node, list):
-        return [_older(one) for one in node]
+        return [_older(child) for child in node]
     if not isinstance(node, dict):
         return node
     plain = {key: _older(value) for key, value in node.items()}
     options = plain.get("anyOf")
     if isinstance(options, list) and {"type": "null"} in options:
-        others = [one for one in options if one != {"type": "null"}]
+        others = [option for option in options if option != {"type": "null"}]
         plain.pop("anyOf")
         plain |= {"nullable": True} | ({"allOf": others} if len(others) == 1 else {"anyOf": others})
     if "const" in plain:

@@ -136,8 +136,8 @@ def read_body(kind: type[T], body: bytes, what: str, code: str) -> T:
     try:
         return adapter(kind).validate_json(body)
     except ValidationError as invalid:
-        found = invalid.errors(include_url=False, include_input=False, include_context=False)[:20]
-        errors = [{"message": error["msg"], "at": ".".join(map(str, error["loc"]))} for error in found]
+        failures = invalid.errors(include_url=False, include_input=False, include_context=False)[:20]
+        errors = [{"message": error["msg"], "at": ".".join(map(str, error["loc"]))} for error in failures]
         raise RequestProblem(422, f"this is not a {what}", code=code, errors=errors) from None
 
 
@@ -171,8 +171,8 @@ def _http(request: Request, problem: Exception) -> JSONResponse:
 def _invalid(request: Request, problem: Exception) -> JSONResponse:  # noqa: ARG001  (the framework's signature)
     assert isinstance(problem, RequestValidationError)  # noqa: S101
     # What was sent is not repeated: it may hold a secret.
-    errors = [{"message": one["msg"], "at": ".".join(map(str, one["loc"]))} for one in problem.errors()[:20]]
-    detail = "; ".join(f"{one['at']}: {one['message']}" for one in errors[:3])
+    errors = [{"message": error["msg"], "at": ".".join(map(str, error["loc"]))} for error in problem.errors()[:20]]
+    detail = "; ".join(f"{error['at']}: {error['message']}" for error in errors[:3])
     return RequestProblem(422, detail or "the request is not valid", code="request", errors=errors).answer()
 
 
@@ -185,8 +185,8 @@ def _ours(request: Request, problem: Exception) -> JSONResponse:
         tell_failure("request failed", problem, path=request.url.path, code=problem.problem.code)
     first = problem.problem
     several: list[dict[str, str]] = []
-    for one in problem.problems if isinstance(problem, SpecError) else ():
-        named = {"message": one.message, "code": one.code, "at": one.at, "try": one.try_}
+    for entry in problem.problems if isinstance(problem, SpecError) else ():
+        named = {"message": entry.message, "code": entry.code, "at": entry.at, "try": entry.try_}
         several.append({key: text for key, text in named.items() if text})
     # Where in a benchmark is for the client; where on this machine is not.
     at = first.at if isinstance(problem, SpecError) else ""

@@ -159,18 +159,18 @@ def comparison(kept: ServerStore, campaigns: Iterable[str], metric: str, rows: s
     Raises:
         UsageError: if there is nothing to compare, or too much.
     """
-    found = _results(kept, campaigns)
-    points = dict.fromkeys(path for _, result in found for path in result.point)
+    pairs = _results(kept, campaigns)
+    points = dict.fromkeys(path for _, result in pairs for path in result.point)
     axes = (*points, "job", "machine", "campaign", "benchmark")
-    names = tuple(dict.fromkeys(name for _, result in found for name in result.metrics))
-    chosen = metric or next((name for _, result in found for name in headline_of(result)), "")
+    names = tuple(dict.fromkeys(name for _, result in pairs for name in result.metrics))
+    chosen = metric or next((name for _, result in pairs for name in headline_of(result)), "")
     row = rows or axes[0]
     column = columns or next((axis for axis in axes if axis != row), axes[0])
     for axis in (row, column):
         if axis not in axes:
             raise UsageError(f"{axis!r} is no property of these jobs", code="axis", try_=f"use {', '.join(axes)}")
-    base = next((one for one in found if one[1].state == "done" and chosen in one[1].metrics), None)
-    cells = tuple(_cell(job, result, chosen, (row, column), base) for job, result in found)
+    base = next((pair for pair in pairs if pair[1].state == "done" and chosen in pair[1].metrics), None)
+    cells = tuple(_cell(job, result, chosen, (row, column), base) for job, result in pairs)
     return ComparisonMatrix(
         metric=chosen,
         rows=row,
@@ -188,18 +188,18 @@ Pair = tuple[JobSummary, MultiRunJobResult]
 
 
 def _results(kept: ServerStore, campaigns: Iterable[str]) -> list[Pair]:
-    found: list[Pair] = []
+    pairs: list[Pair] = []
     for campaign in dict.fromkeys(campaigns):
         kept.listing.campaign(campaign)
         for stored in every(kept.listing.results, JobFilter(campaign=campaign)):
-            found.append((stored.job, from_json(MultiRunJobResult, stored.result, source=stored.job.id)))
-            if len(found) > LARGEST_MATRIX:
+            pairs.append((stored.job, from_json(MultiRunJobResult, stored.result, source=stored.job.id)))
+            if len(pairs) > LARGEST_MATRIX:
                 raise UsageError(
                     f"more than {LARGEST_MATRIX} jobs are too many to compare at once",
                     code="too-many",
                     try_="compare fewer campaigns",
                 )
-    return found
+    return pairs
 
 
 def _value(job: JobSummary, result: MultiRunJobResult, axis: str) -> str:

@@ -215,7 +215,7 @@ class PlacementView:
     @classmethod
     def of(cls, found: Iterable[Placement]) -> PlacementView:
         """What the store found, with its conclusion."""
-        groups = tuple(_group(one) for one in found)
+        groups = tuple(_group(entry) for entry in found)
         stuck = [group for group in groups if len(group.agents) < group.machines]
         if not stuck:
             return cls(True, "every job has an agent that can take it", groups)

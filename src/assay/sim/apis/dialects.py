@@ -81,8 +81,8 @@ class Chat(_OpenAI):
 
     def whole(self, plan: ReplyPlan, reasoning: str, answer: str, times: ReplyTimes) -> bytes:  # noqa: ARG002
         message = {"role": "assistant", "content": answer, **({self._field: reasoning} if reasoning else {})}
-        told = self._object("chatcmpl", "chat.completion", {"message": message, "finish_reason": plan.reason})
-        return packed({**told, **({"usage": usage(plan, self._reasoning)} if plan.usage else {})})
+        body = self._object("chatcmpl", "chat.completion", {"message": message, "finish_reason": plan.reason})
+        return packed({**body, **({"usage": usage(plan, self._reasoning)} if plan.usage else {})})
 
 
 class Completions(_OpenAI):
@@ -103,8 +103,8 @@ class Completions(_OpenAI):
         return self._endings.get(plan) or self._keep_ending(plan, self._text("", plan.reason), 0)
 
     def whole(self, plan: ReplyPlan, reasoning: str, answer: str, times: ReplyTimes) -> bytes:  # noqa: ARG002
-        told = self._text(" ".join(part for part in (reasoning, answer) if part), plan.reason)
-        return packed({**told, **({"usage": usage(plan, 0)} if plan.usage else {})})
+        body = self._text(" ".join(part for part in (reasoning, answer) if part), plan.reason)
+        return packed({**body, **({"usage": usage(plan, 0)} if plan.usage else {})})
 
 
 def usage(plan: ReplyPlan, reasoning_tokens: int) -> dict[str, object]:
@@ -130,8 +130,8 @@ def embeddings(model: str, vectors: Sequence[Sequence[float]], tokens: int | Non
 
 def models(model: str, created: int, context: int | None) -> bytes:
     """The answer of `/v1/models`."""
-    one = {"id": model, "object": "model", "created": created, "owned_by": "assay", "max_model_len": context}
-    return packed({"object": "list", "data": [one]})
+    entry = {"id": model, "object": "model", "created": created, "owned_by": "assay", "max_model_len": context}
+    return packed({"object": "list", "data": [entry]})
 
 
 def _base64(vector: Sequence[float]) -> str:
@@ -216,5 +216,5 @@ def tags(model: str, created: str) -> bytes:
         "parameter_size": "0",
         "quantization_level": "none",
     }
-    one = {"name": model, "model": model, "modified_at": created, "size": 0, "digest": "0" * 64, "details": details}
-    return packed({"models": [one]})
+    entry = {"name": model, "model": model, "modified_at": created, "size": 0, "digest": "0" * 64, "details": details}
+    return packed({"models": [entry]})

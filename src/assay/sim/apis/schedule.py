@@ -394,7 +394,7 @@ def _endless(sound: IntactReply) -> ReplySchedule:
 def _course(sound: IntactReply, pieces: Sequence[bytes], ending: Ending, written: int | None = None) -> ReplySchedule:
     """Pieces at the moments of the events; what comes after the written ones carries no tokens."""
     count = len(pieces)
-    known = len(sound.offsets_ns) if written is None else written
-    carried = [*sound.carried[:known], *[0] * count][:count]
+    written_count = len(sound.offsets_ns) if written is None else written
+    carried = [*sound.carried[:written_count], *[0] * count][:count]
     offsets = [*sound.offsets_ns, *[sound.offsets_ns[-1]] * count][:count]
     return ReplySchedule(pieces, carried, offsets, None, ending, 200, FAULT, prompt_tokens=sound.prompt_tokens)

@@ -60,8 +60,8 @@ class Site:
         methods = {method for method, path in (*self._serving, *self._telling) if path == head.path}
         if methods:
             allowed = ", ".join(sorted(methods))
-            told = packed({"error": {"message": f"{head.path} takes {allowed}", "code": None}})
-            return reply(told, 405, JSON, f"allow: {allowed}\r\n".encode())
+            body = packed({"error": {"message": f"{head.path} takes {allowed}", "code": None}})
+            return reply(body, 405, JSON, f"allow: {allowed}\r\n".encode())
         return reply(packed({"error": {"message": f"there is no {head.path} here", "code": "not_found"}}), 404)
 
     def _health(self, head: Head, body: bytes) -> bytes:  # noqa: ARG002  (Telling's signature)

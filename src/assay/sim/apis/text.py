@@ -127,7 +127,7 @@ def texts_of(value: object, words: WordTokenizer) -> list[str]:
     if isinstance(value, str):
         return [value]
     if isinstance(value, list) and value:
-        if all(isinstance(one, str) for one in value):
+        if all(isinstance(entry, str) for entry in value):
             return value
         rows = value if isinstance(value[0], list) else [value]
         try:

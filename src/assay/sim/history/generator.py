@@ -92,25 +92,25 @@ def nights(history: History, today: datetime | None = None) -> Iterator[tuple[Ni
     controls = {name: Random(f"{history.seed}/control/{name}") for name in history.hosts}  # noqa: S311
     for night in range(1, history.nights + 1):
         at = (first + timedelta(days=night - 1)).astimezone(UTC)
-        found: list[NightResult] = []
+        results: list[NightResult] = []
         machines = {name: _machine(history, name, night, controls[name]) for name in sorted(history.hosts)}
         for bench, jobs in zip(history.benchmarks, drawn, strict=True):
             values = [job.next(night) for job in jobs]  # also on nights that nobody measured: noise has a memory
             host = _host(history, bench, night)
-            if any(one.what == "outage" and one.host == host and one.lasts(night) for one in history.events):
+            if any(event.what == "outage" and event.host == host and event.lasts(night) for event in history.events):
                 continue
             around = _around(history, bench, host, machines[host], code[night - 1], night)
             file = {
                 key: value
-                for one in _since(history, night)
-                if bench.name in one.moves
-                for key, value in one.file.items()
+                for event in _since(history, night)
+                if bench.name in event.moves
+                for key, value in event.file.items()
             }
             for place, measured in enumerate(values):
                 why = _failure(history, bench, place, night)
                 when = at + timedelta(minutes=7 * place)
-                found.append(NightResult(night, when, bench.name, place, file, around, {} if why else measured, why))
-        yield tuple(found)
+                results.append(NightResult(night, when, bench.name, place, file, around, {} if why else measured, why))
+        yield tuple(results)
 
 
 def moved(event: HistoryEvent, bench: Bench, job: int, metric: str) -> float:
@@ -140,24 +140,24 @@ class _Job:
     def next(self, night: int) -> dict[str, tuple[float, ...]]:
         logs = {name: self._log(name, night) for name in self._metrics}
         out: dict[str, tuple[float, ...]] = {}
-        for name, one in self._metrics.items():
+        for name, metric in self._metrics.items():
             # Times and rates of one job share their noise.
-            log = logs[name] - (logs[one.against] if one.against else 0.0)
-            level = one.level * self._factor(name, night) * math.exp(log)
+            log = logs[name] - (logs[metric.against] if metric.against else 0.0)
+            level = metric.level * self._factor(name, night) * math.exp(log)
             source = self._draws[name]
-            out[name] = tuple(level * math.exp(one.within * source.gauss(0, 1)) for _ in range(self._history.runs))
+            out[name] = tuple(level * math.exp(metric.within * source.gauss(0, 1)) for _ in range(self._history.runs))
         return out
 
     def _log(self, name: str, night: int) -> float:
-        one = self._metrics[name]
-        fresh = math.sqrt(1 - one.memory**2)
-        self._state[name] = one.memory * self._state[name] + fresh * _unit(one, self._draws[name])
+        metric = self._metrics[name]
+        fresh = math.sqrt(1 - metric.memory**2)
+        self._state[name] = metric.memory * self._state[name] + fresh * _unit(metric, self._draws[name])
         louder = math.prod(
             event.noise
             for event in self._history.events
             if event.what == "noise" and event.lasts(night) and name in event.of.get(self._bench.name, ())
         )
-        return one.spread * louder * self._state[name]
+        return metric.spread * louder * self._state[name]
 
     def _factor(self, name: str, night: int) -> float:
         return math.prod(
@@ -183,7 +183,7 @@ def _share(event: HistoryEvent, night: int) -> float:
 
 def _since(history: History, night: int) -> list[HistoryEvent]:
     """What has happened up to a night, in order of time."""
-    return sorted((one for one in history.events if one.night <= night), key=lambda one: one.night)
+    return sorted((event for event in history.events if event.night <= night), key=lambda event: event.night)
 
 
 def _host(history: History, bench: Bench, night: int) -> str:
@@ -216,7 +216,7 @@ def _machine(history: History, name: str, night: int, source: Random) -> tuple[S
 def _around(
     history: History, bench: Bench, host: str, state: tuple[SimulatedHost, float, float, bool], commit: str, night: int
 ) -> NightEnvironment:
-    models = sum(one.model == bench.name for one in _since(history, night))
+    models = sum(event.model == bench.name for event in _since(history, night))
     model = hashlib.sha256(f"{history.seed}/{bench.name}/{models}".encode()).hexdigest()
     machine, integer_ms, memory_ms, throttled = state
     return NightEnvironment(host, machine, commit, model, integer_ms, memory_ms, throttled)
@@ -228,13 +228,13 @@ def _commits(history: History) -> list[str]:
     for event in history.events:
         for night in {event.night, *([event.until + 1] if event.what == "span" and event.until else [])}:
             events[night] = event.commit if event.commit is not None else event.cause == "code"
-    found: list[str] = []
+    commits: list[str] = []
     number = 0
     for night in range(1, history.nights + 1):
         by_chance = source.random() < history.commits
         number += events.get(night, by_chance)
-        found.append(hashlib.sha1(f"{history.seed}/{number}".encode(), usedforsecurity=False).hexdigest())
-    return found
+        commits.append(hashlib.sha1(f"{history.seed}/{number}".encode(), usedforsecurity=False).hexdigest())
+    return commits
 
 
 def _failure(history: History, bench: Bench, job: int, night: int) -> str:
@@ -263,16 +263,16 @@ class TrueChange:
 
 def truth(history: History) -> tuple[TrueChange, ...]:
     """Every change that a series of the history really has, by series and in order of time."""
-    found = [
-        one
+    changes = [
+        change
         for bench in history.benchmarks
         for job in range(len(bench.jobs))
         for metric in bench.jobs[job]
         for event in history.events
-        for one in _of(event, series_name(bench.name, job, metric), moved(event, bench, job, metric))
+        for change in _of(event, series_name(bench.name, job, metric), moved(event, bench, job, metric))
     ]
-    inside = (one for one in found if one.night <= history.nights)
-    return tuple(sorted(inside, key=lambda one: (one.series, one.night)))
+    inside = (change for change in changes if change.night <= history.nights)
+    return tuple(sorted(inside, key=lambda change: (change.series, change.night)))
 
 
 def _of(event: HistoryEvent, series: str, size: float) -> Iterator[TrueChange]:

@@ -118,26 +118,28 @@ def score(truth: Sequence[TrueChange], found: Sequence[DetectedChange]) -> tuple
     the finding tells or at most a week away. What was withdrawn is no finding, and has a line of its own.
     """
     lines: list[ScoreLine] = []
-    for series in sorted({*(one.series for one in truth), *(one.series for one in found)}):
-        mine = [one for one in truth if one.series == series]
-        left = [one for one in found if one.series == series and one.withdrawn is None]
-        gone = [one for one in found if one.series == series and one.withdrawn is not None]
+    for series in sorted({*(change.series for change in truth), *(finding.series for finding in found)}):
+        mine = [change for change in truth if change.series == series]
+        left = [finding for finding in found if finding.series == series and finding.withdrawn is None]
+        gone = [finding for finding in found if finding.series == series and finding.withdrawn is not None]
         pairs = _paired(mine, left)
         lines += [
             ScoreLine(
-                series, "found" if place in pairs else "missed", one, left[pairs[place]] if place in pairs else None
+                series, "found" if place in pairs else "missed", change, left[pairs[place]] if place in pairs else None
             )
-            for place, one in enumerate(mine)
+            for place, change in enumerate(mine)
         ]
-        left = [one for place, one in enumerate(left) if place not in pairs.values()]
-        lines += [ScoreLine(series, "part" if _part_of_one(mine, one) else "false", None, one) for one in left]
-        lines += [ScoreLine(series, "withdrawn", _nearest(mine, one), one) for one in gone]
-    return tuple(sorted(lines, key=lambda one: (one.series, _night(one))))
+        left = [finding for place, finding in enumerate(left) if place not in pairs.values()]
+        lines += [
+            ScoreLine(series, "part" if _part_of_one(mine, finding) else "false", None, finding) for finding in left
+        ]
+        lines += [ScoreLine(series, "withdrawn", _nearest(mine, finding), finding) for finding in gone]
+    return tuple(sorted(lines, key=lambda line: (line.series, _night(line))))
 
 
 def _paired(mine: Sequence[TrueChange], found: Sequence[DetectedChange]) -> dict[int, int]:
     """Place of a change → place of its finding; those that lie nearest to each other first."""
-    meeting = [(a, b) for a, true in enumerate(mine) for b, one in enumerate(found) if _meets(true, one)]
+    meeting = [(a, b) for a, true in enumerate(mine) for b, finding in enumerate(found) if _meets(true, finding)]
     pairs: dict[int, int] = {}
     for a, b in sorted(meeting, key=lambda pair: _apart(mine[pair[0]], found[pair[1]])):
         if a not in pairs and b not in pairs.values():
@@ -147,41 +149,41 @@ def _paired(mine: Sequence[TrueChange], found: Sequence[DetectedChange]) -> dict
 
 def marks(lines: Iterable[ScoreLine]) -> DetectionScore:
     all_of = list(lines)
-    hits = [one for one in all_of if one.outcome == "found"]
+    hits = [line for line in all_of if line.outcome == "found"]
     return DetectionScore(
-        true=sum(one.outcome in ("found", "missed") for one in all_of),
+        true=sum(line.outcome in ("found", "missed") for line in all_of),
         found=len(hits),
-        missed=sum(one.outcome == "missed" for one in all_of),
-        false=sum(one.outcome == "false" for one in all_of),
-        parts=sum(one.outcome == "part" for one in all_of),
-        right_cause=sum(one.right_cause is True for one in hits),
-        right_at_first=sum(one.right_at_first is True for one in hits),
-        withdrawn=sum(one.outcome == "withdrawn" for one in all_of),
-        withdrawn_false=sum(one.outcome == "withdrawn" and one.truth is None for one in all_of),
-        holds=sum(one.holds is True for one in hits),
-        place=_middle([abs(one.position_error) for one in hits if one.position_error is not None]),
-        size=_middle([abs(one.size_error) for one in hits if one.size_error is not None]),
+        missed=sum(line.outcome == "missed" for line in all_of),
+        false=sum(line.outcome == "false" for line in all_of),
+        parts=sum(line.outcome == "part" for line in all_of),
+        right_cause=sum(line.right_cause is True for line in hits),
+        right_at_first=sum(line.right_at_first is True for line in hits),
+        withdrawn=sum(line.outcome == "withdrawn" for line in all_of),
+        withdrawn_false=sum(line.outcome == "withdrawn" and line.truth is None for line in all_of),
+        holds=sum(line.holds is True for line in hits),
+        place=_middle([abs(line.position_error) for line in hits if line.position_error is not None]),
+        size=_middle([abs(line.size_error) for line in hits if line.size_error is not None]),
     )
 
 
-def _meets(true: TrueChange, one: DetectedChange) -> bool:
-    if (true.size > 0) != (one.size > 0):
+def _meets(true: TrueChange, finding: DetectedChange) -> bool:
+    if (true.size > 0) != (finding.size > 0):
         return False
     if true.kind == "drift":  # a drift may be told late, as a step in the middle of it
-        return one.night <= true.last + _BESIDE and one.range[1] >= true.night - _BESIDE
-    return one.range[0] <= true.night <= one.range[1] or abs(one.night - true.night) <= NEAR
+        return finding.night <= true.last + _BESIDE and finding.range[1] >= true.night - _BESIDE
+    return finding.range[0] <= true.night <= finding.range[1] or abs(finding.night - true.night) <= NEAR
 
 
-def _apart(true: TrueChange, one: DetectedChange) -> tuple[bool, int, float]:
-    return true.kind != one.kind, abs(one.night - true.night), abs(one.size - true.size)
+def _apart(true: TrueChange, finding: DetectedChange) -> tuple[bool, int, float]:
+    return true.kind != finding.kind, abs(finding.night - true.night), abs(finding.size - true.size)
 
 
-def _nearest(mine: Sequence[TrueChange], one: DetectedChange) -> TrueChange | None:
-    return min((true for true in mine if _meets(true, one)), key=lambda true: _apart(true, one), default=None)
+def _nearest(mine: Sequence[TrueChange], finding: DetectedChange) -> TrueChange | None:
+    return min((true for true in mine if _meets(true, finding)), key=lambda true: _apart(true, finding), default=None)
 
 
-def _part_of_one(mine: Sequence[TrueChange], one: DetectedChange) -> bool:
-    return any(true.kind == "drift" and _meets(true, one) for true in mine)
+def _part_of_one(mine: Sequence[TrueChange], finding: DetectedChange) -> bool:
+    return any(true.kind == "drift" and _meets(true, finding) for true in mine)
 
 
 def _night(line: ScoreLine) -> int:

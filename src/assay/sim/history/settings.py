@@ -90,9 +90,11 @@ class Bench(Section):
         if not self.name:
             raise ValueError("file has no benchmark: the name of it is missing")
         for job in self.jobs:
-            for name, one in job.items():
-                if one.against is not None and (one.against not in job or job[one.against].against is not None):
-                    raise ValueError(f"{name} is against {one.against}, which is no metric of that job by itself")
+            for name, metric in job.items():
+                if metric.against is not None and (
+                    metric.against not in job or job[metric.against].against is not None
+                ):
+                    raise ValueError(f"{name} is against {metric.against}, which is no metric of that job by itself")
         return self
 
 
@@ -191,10 +193,10 @@ class History(Section):
 
     @model_validator(mode="after")
     def _names_what_is_there(self) -> History:
-        benches = {one.name: one for one in self.benchmarks}
-        for one in self.benchmarks:
-            if one.host not in self.hosts:
-                raise ValueError(f"the benchmark {one.name} runs on {one.host}, which is not under hosts")
+        benches = {benchmark.name: benchmark for benchmark in self.benchmarks}
+        for bench in self.benchmarks:
+            if bench.host not in self.hosts:
+                raise ValueError(f"the benchmark {bench.name} runs on {bench.host}, which is not under hosts")
         for event in self.events:
             for host in (event.host, event.to):
                 if host is not None and host not in self.hosts:
@@ -219,8 +221,8 @@ def read_history(path: Path) -> History:
         return History.model_validate_json(json.dumps(document, default=str))
     except ValidationError as invalid:
         problems = [
-            Problem("value", f"{'.'.join(map(str, one['loc'])) or 'the file'}: {one['msg']}", str(path))
-            for one in invalid.errors(include_url=False)
+            Problem("value", f"{'.'.join(map(str, error['loc'])) or 'the file'}: {error['msg']}", str(path))
+            for error in invalid.errors(include_url=False)
         ]
         raise SpecError.of(problems) from None
 

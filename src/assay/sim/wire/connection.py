@@ -99,8 +99,8 @@ class _Collector:
 
 
 def _parse(raw: bytes) -> Head:
-    found = _Collector()
-    parser = found.parser = httptools.HttpRequestParser(found)
+    collector = _Collector()
+    parser = collector.parser = httptools.HttpRequestParser(collector)
     try:
         parser.feed_data(raw)
     except httptools.HttpParserUpgrade:
@@ -110,11 +110,11 @@ def _parse(raw: bytes) -> Head:
     version = parser.get_http_version()
     if version not in ("1.0", "1.1"):
         raise HttpError(505, f"HTTP/{version} is not spoken here")
-    headers = found.headers
+    headers = collector.headers
     chunked = "transfer-encoding" in headers
     if chunked and headers["transfer-encoding"].strip().lower() != "chunked":
         raise HttpError(501, f"transfer-encoding {headers['transfer-encoding']!r} is not known")
-    target = found.url.decode("latin-1")
+    target = collector.url.decode("latin-1")
     if "://" in target:  # a client that thinks it talks to a proxy
         target = "/" + target.partition("://")[2].partition("/")[2]
     path, _, query = target.partition("?")
@@ -122,7 +122,7 @@ def _parse(raw: bytes) -> Head:
         method=parser.get_method().decode("latin-1"),
         path=path,
         query=query,
-        keep_alive=found.keeps,
+        keep_alive=collector.keeps,
         old=version == "1.0",
         length=0 if chunked else int(headers.get("content-length") or 0),
         chunked=chunked,

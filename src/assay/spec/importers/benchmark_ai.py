@@ -149,10 +149,10 @@ def _name(it: Descriptor, labels: Mapping[str, str], image: str | None) -> str:
 def _target(it: Descriptor, image: str | None, strategy: str) -> dict[str, JsonValue]:
     addresses = _addresses(it) if strategy == "inference" else {}
     env = it.read("env.vars", variables) or {}
-    known = with_values(env, {_SCRIPTS: _CODE, **addresses})
-    made: dict[str, JsonValue] = {"image": image, **_command(it, known, strategy)}
+    resolved = with_values(env, {_SCRIPTS: _CODE, **addresses})
+    made: dict[str, JsonValue] = {"image": image, **_command(it, resolved, strategy)}
     if env or addresses:
-        made["env"] = {**addresses, **{name: known[name] for name in env}}
+        made["env"] = {**addresses, **{name: resolved[name] for name in env}}
     if (script := it.read("ml.script.script", _script)) is not None:
         made["code"] = script
     elif any(_SCRIPTS in value for value in (*_texts(it), *env.values())):
@@ -205,20 +205,20 @@ def _script_of_a_shell(code: str, args: str) -> dict[str, JsonValue]:
 def _addresses(it: Descriptor) -> dict[str, str]:
     """The variables by which a client finds its server."""
     numbers = it.read("server.env.ports", ports) or []
-    found = {"INFERENCE_SERVER_HOST": f"{{host:{SERVER}}}"}
+    addresses = {"INFERENCE_SERVER_HOST": f"{{host:{SERVER}}}"}
     for index, number in enumerate(numbers):
-        found["INFERENCE_SERVER_PORT" + (f"_{index}" if index else "")] = str(number)
-    return found
+        addresses["INFERENCE_SERVER_PORT" + (f"_{index}" if index else "")] = str(number)
+    return addresses
 
 
 def _server(it: Descriptor) -> dict[str, JsonValue]:
     made: dict[str, JsonValue] = {"image": it.needed("server.env.docker_image", line(500))}
     env = it.read("server.env.vars", variables) or {}
-    known = with_values(env, {})
+    resolved = with_values(env, {})
     start = it.needed("server.env.start_command", text) or ""
     args = it.read("server.env.start_command_args", text) or ""
-    words = it.words("server.env.start_command", start, known)
-    words += it.words("server.env.start_command_args", args, known)
+    words = it.words("server.env.start_command", start, resolved)
+    words += it.words("server.env.start_command_args", args, resolved)
     if words:
         made["command"] = it.as_written(words)
     numbers = it.needed("server.env.ports", ports)
@@ -227,7 +227,7 @@ def _server(it: Descriptor) -> dict[str, JsonValue]:
     if (instance := it.instance("server.hardware.instance_type")) is not None:
         made["needs"] = instance.needs()
     if env:
-        made["env"] = {name: known[name] for name in env}
+        made["env"] = {name: resolved[name] for name in env}
     if models := it.sources("server.models"):
         made["fetch"] = models
     return made
@@ -243,20 +243,20 @@ def _ready(it: Descriptor) -> dict[str, JsonValue]:
     for name in given:
         it.say(f"{at}.{name}", _ASKED)
     delay = it.read(f"{at}.initial_delay_seconds", whole(0, 86_400)) or 0
-    found: dict[str, JsonValue] = {"within": f"{delay + _READY_S}s"} if delay >= _READY_S else {}
+    timing: dict[str, JsonValue] = {"within": f"{delay + _READY_S}s"} if delay >= _READY_S else {}
     if path is None:
         if it.fields.given([f"{at}.port", f"{at}.scheme"]) or given:
             it.fields.wrong(f"{at}.path", "it is needed for a readiness probe")
         it.remarks.append("the server has no readiness probe: it counts as ready when its port takes a connection")
-        return {"tcp": True, **found}
+        return {"tcp": True, **timing}
     if scheme == "https":
         it.say(
             f"{at}.scheme",
             "only that its port takes a connection is looked at; a command can ask over https: "
             "services.server.ready.command",
         )
-        return {"tcp": True, **found}
-    return {"http": path, **found}
+        return {"tcp": True, **timing}
+    return {"http": path, **timing}
 
 
 def _remark_meaningless(it: Descriptor, *, served: bool) -> None:

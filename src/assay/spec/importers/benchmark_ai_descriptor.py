@@ -59,13 +59,13 @@ class Descriptor(ForeignDocument):
     def words(self, path: str, command: str, known: Mapping[str, str]) -> list[str]:
         """The words of a command, with the values of variables that it names by `$(NAME)`."""
         try:
-            found = [expanded(word, known) for word in split_words(command)]
+            words = [expanded(word, known) for word in split_words(command)]
         except ValueError as broken:
             self.fields.wrong(path, f"cannot be split into words: {broken}")
             return []
-        if found and not found[0].strip():
+        if words and not words[0].strip():
             self.fields.wrong(path, f"{shown(command)} begins with an empty word")
-        return found
+        return words
 
     def as_written(self, words: list[str]) -> JsonValue:
         """Words as a person would write them: in one line where that means the same, else as a list."""
@@ -78,9 +78,9 @@ class Descriptor(ForeignDocument):
     def instance(self, path: str) -> Instance | None:
         """The type of machine that a field names; a type that no table has is said."""
         name = self.needed(path, label_value)
-        found = None if name is None else find_instance(name)
-        if name is None or found is not None:
-            return found
+        instance = None if name is None else find_instance(name)
+        if name is None or instance is not None:
+            return instance
         if _GPU_FAMILY.match(name):
             self.fields.wrong(
                 path,
@@ -98,17 +98,17 @@ class Descriptor(ForeignDocument):
             src = table.get("src", table.get("uri"))
             if table.get("id") is not None:
                 self.remarks.append(f"{at}.id is {shown(table['id'])}: files are kept by their address and digest")
-            one = {"src": src, "path": table.get("path"), "md5": table.get("md5")}
-            kept = {name: value for name, value in one.items() if value is not None}
+            fetch = {"src": src, "path": table.get("path"), "md5": table.get("md5")}
+            given = {name: value for name, value in fetch.items() if value is not None}
             try:
-                Fetch.model_validate(kept)
+                Fetch.model_validate(given)
             except ValidationError as wrong:
                 for error in wrong.errors():
                     name = str(error["loc"][0]) if error["loc"] else "src"
                     said = "it is needed" if error["type"] == "missing" else error["msg"].removeprefix("Value error, ")
                     self.fields.wrong(f"{at}.{name}", said)
                 continue
-            made.append(kept)
+            made.append(given)
         return made
 
     def metrics(self, path: str, service: str | None = None, strategy: str = "inference") -> list[JsonValue]:
@@ -136,8 +136,8 @@ class Descriptor(ForeignDocument):
             clean = clean if METRIC_NAME.match(clean) else f"_{clean}"
             if clean != name:
                 self.remarks.append(f"{at}.name is {shown(name)}: the metric is called {clean}")
-            one: dict[str, JsonValue] = {"name": clean, "unit": units or "", "pattern": pattern}
-            made.append(one if service is None else {**one, "service": service})
+            metric: dict[str, JsonValue] = {"name": clean, "unit": units or "", "pattern": pattern}
+            made.append(metric if service is None else {**metric, "service": service})
         return made
 
     def _check_pattern(self, at: str, pattern: str) -> None:
@@ -161,9 +161,9 @@ class Descriptor(ForeignDocument):
 
     def _tables(self, path: str, known: tuple[str, ...]) -> list[tuple[str, Mapping[str, Any]]]:
         """The tables of a list, with the path of each; what is no table is wrong, and unknown keys are said."""
-        found = self.fields.read(path, _list) or []
+        entries = self.fields.read(path, _list) or []
         tables = []
-        for index, table in enumerate(found):
+        for index, table in enumerate(entries):
             at = f"{path}[{index}]"
             if not isinstance(table, Mapping):
                 self.fields.wrong(at, f"a table with keys is needed here, not {shown(table)}")
@@ -202,28 +202,28 @@ def ports(value: object) -> list[int]:
     """Read a list of ports."""
     if not isinstance(value, list) or not value:
         raise ValueError(f"must be a list with at least one port, not {shown(value)}")
-    return [whole(1, 65_535)(one) for one in value]
+    return [whole(1, 65_535)(port) for port in value]
 
 
 def scalars(value: object) -> dict[str, str]:
     """Read a table of texts; numbers and flags are taken as they are written."""
     if not isinstance(value, Mapping):
         raise ValueError(f"a table with keys is needed here, not {shown(value)}")  # noqa: TRY004
-    found = {}
-    for key, one in value.items():
-        if not isinstance(one, str | int | float):
-            raise ValueError(f"{key} must be text, not {shown(one)}")  # noqa: TRY004
-        found[str(key)] = str(one).lower() if isinstance(one, bool) else text(str(one))
-    return found
+    table = {}
+    for key, entry in value.items():
+        if not isinstance(entry, str | int | float):
+            raise ValueError(f"{key} must be text, not {shown(entry)}")  # noqa: TRY004
+        table[str(key)] = str(entry).lower() if isinstance(entry, bool) else text(str(entry))
+    return table
 
 
 def variables(value: object) -> dict[str, str]:
     """Read a table of environment variables."""
-    found = scalars(value)
-    for name in found:
+    table = scalars(value)
+    for name in table:
         if not _VARIABLE.fullmatch(name):
             raise ValueError(f"{shown(name)} is no name for an environment variable")
-    return found
+    return table
 
 
 def label_value(value: object) -> str:

@@ -216,9 +216,9 @@ def find_instance(name: str, environ: Mapping[str, str] | None = None) -> Instan
     Raises:
         UsageError: if the user's own table cannot be read.
     """
-    known = os.environ if environ is None else environ
-    if known.get(VARIABLE):
-        path = Path(known[VARIABLE]).expanduser()
+    variables = os.environ if environ is None else environ
+    if variables.get(VARIABLE):
+        path = Path(variables[VARIABLE]).expanduser()
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as problem:
@@ -250,15 +250,15 @@ def _found(name: str, lines: Iterable[str], source: str) -> Instance | None:
 
 
 def _instance(row: Mapping[str, str | None], at: str) -> Instance:
-    told = {key: (value or "").strip() for key, value in row.items() if key is not None}
+    cells = {key: (value or "").strip() for key, value in row.items() if key is not None}
     try:
         made = Instance(
-            told["instance_type"],
-            int(told["cpus"]),
-            float(told["memory_gib"]),
-            int(told["gpus"] or 0),
-            told["gpu_model"],
-            float(told["gpu_memory_gib"] or 0),
+            cells["instance_type"],
+            int(cells["cpus"]),
+            float(cells["memory_gib"]),
+            int(cells["gpus"] or 0),
+            cells["gpu_model"],
+            float(cells["gpu_memory_gib"] or 0),
         )
     except ValueError as problem:
         raise UsageError(f"a number is wrong: {problem}", code="instances", at=at, try_="write 4 or 30.5") from None

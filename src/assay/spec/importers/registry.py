@@ -74,18 +74,18 @@ def find_importer(name: str) -> Importer:
         return _checked(name, import_module(OURS[name]))
     entry = _registered().get(name)
     if entry is None:
-        known = importer_names()
-        tip = did_you_mean(name, known, f"use one of {', '.join(known)}")
+        names = importer_names()
+        tip = did_you_mean(name, names, f"use one of {', '.join(names)}")
         raise UsageError(f"there is no importer {name!r}", code="importer", at="--from", try_=tip)
     try:
-        found = entry.load()
+        loaded = entry.load()
     except Exception as failure:  # code of others may do anything when it is imported
         raise UsageError(
             f"the importer {name!r} cannot be loaded: {type(failure).__name__}: {failure}",
             code="importer",
             try_=f"check the package that registers it: {entry.value}",
         ) from None
-    return _checked(name, found)
+    return _checked(name, loaded)
 
 
 def _checked(name: str, found: Any) -> Importer:  # noqa: ANN401  (a module, or whatever a package registers)
@@ -134,11 +134,11 @@ def own_source(source: SourceDocument, kind: str | None = None) -> SourceDocumen
     except UsageError as wrong:
         lines = {dotted(path): path for path in source.lines}
         raise SpecError.of(
-            replace(one, at=source.at(lines.get(one.at, ()))) for one in map(_with_path, wrong.problems)
+            replace(problem, at=source.at(lines.get(problem.at, ()))) for problem in map(_with_path, wrong.problems)
         ) from None
     # The lines are those of keys that the benchmark does not have, so that none is better than a wrong one.
-    told = (f"{source.name} is {importer.TITLE}, imported as a benchmark", *made.remarks)
-    return replace(from_mapping(made.document, source.name), notes=told)
+    notes = (f"{source.name} is {importer.TITLE}, imported as a benchmark", *made.remarks)
+    return replace(from_mapping(made.document, source.name), notes=notes)
 
 
 def _with_path(problem: Problem) -> Problem:

@@ -40,7 +40,7 @@ def imported(document: Mapping[str, Any]) -> Imported:
     ]
     if len(made) == 1:
         return Imported(made[0], tuple(remarks))
-    points = [_point(one) for one in made]
+    points = [_point(entry) for entry in made]
     if len({repr(point) for point in points}) < len(points):
         remarks.append("jobs that are equal are measured once: raise measure.runs to measure more often")
     shared: dict[str, JsonValue] = {key: made[0][key] for key in ("benchmark", "labels")}

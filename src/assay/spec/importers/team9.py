@@ -150,10 +150,10 @@ class _Recipe(ForeignDocument):
         return self._first(line(), "service.model", "workload.model") or MODEL
 
     def _clients(self) -> int:
-        found = self._first(
+        count = self._first(
             whole(1, _MAX_CLIENTS), "service.n_clients", "client.n_clients", "workload.numClients", "numClients"
         )
-        return found or CLIENTS
+        return count or CLIENTS
 
     def _service(self, users: int) -> dict[str, JsonValue]:
         memory = self._first(_MEMORY, "infrastructure.mem_gb", "resources.mem_gb") or MEMORY_GB
@@ -306,7 +306,7 @@ def _lengths(value: object) -> tuple[int, int]:
     """Read a range of lengths, or one length."""
     parse = whole(1, 100_000_000)
     low, high = value if isinstance(value, list) and len(value) == 2 else (value, value)
-    found = (parse(low), parse(high))
-    if found[1] < found[0]:
+    bounds = (parse(low), parse(high))
+    if bounds[1] < bounds[0]:
         raise ValueError(f"must be a length, or the shortest and the longest, not {shown(value)}")
-    return found
+    return bounds

@@ -60,9 +60,9 @@ class Agents(Transactions):
         now = self._now()
         with self._writing() as session:
             draining = _known(session, {agent for agent, _ in beats})
-            known = [(agent, beat) for agent, beat in beats if agent in draining]
-            _note(session, known, now)
-            renewed = self._renew_held(session, known)
+            accepted = [(agent, beat) for agent, beat in beats if agent in draining]
+            _note(session, accepted, now)
+            renewed = self._renew_held(session, accepted)
             lost = [tuple(held for held in beat.held if (agent, held) not in renewed) for agent, beat in beats]
             return [
                 HeartbeatAnswer(lost=gone, draining=draining[agent]) if agent in draining else None

@@ -53,13 +53,13 @@ class NeedsCache:
         """Every set of needs: its key → a job that has them."""
         count = session.scalar(_COUNT) or 0
         if count != len(self._jobs):
-            known = self._jobs
+            previous = self._jobs
             ids = session.scalars(select(NeedsRow.id)).all()
-            new = [key for key in ids if key not in known]
+            new = [key for key in ids if key not in previous]
             rows = session.scalars(select(NeedsRow).where(NeedsRow.id.in_(new))).all()
             read = {row.id: from_json(Job, row.document, source=row.id) for row in rows}
             with self._lock:
-                self._jobs = {key: job for key, job in {**known, **read}.items() if key in set(ids)}
+                self._jobs = {key: job for key, job in {**previous, **read}.items() if key in set(ids)}
         return self._jobs
 
     def shared(self, session: Session) -> Mapping[str, int]:
@@ -117,12 +117,12 @@ class Matcher(Transactions):
 
     def preview(self, jobs: Iterable[Job]) -> tuple[Placement, ...]:
         """Who could take jobs that have not been submitted."""
-        found: dict[str, list[Job]] = {}
+        by_needs: dict[str, list[Job]] = {}
         for job in jobs:
-            found.setdefault(needs_key(job), []).append(job)
+            by_needs.setdefault(needs_key(job), []).append(job)
         with self._reading() as session:
             agents = session.scalars(select(AgentRow).order_by(AgentRow.name)).all()
-            return tuple(_placement(key, same[0], len(same), len(same), agents) for key, same in found.items())
+            return tuple(_placement(key, same[0], len(same), len(same), agents) for key, same in by_needs.items())
 
     def _met(self, session: Session, agent: AgentRow, device: str) -> tuple[str, ...]:
         met = self._needs.met_by(session, agent)
@@ -190,11 +190,11 @@ def open_parts(session: Session, machines: Mapping[str, int]) -> SharedLoads:
     columns = (JobRow.campaign_id, JobRow.needs, JobRow.state)
     query = select(*columns).where(JobRow.state.in_(("pending", "running")), JobRow.needs.in_(tuple(machines)))
     states: dict[tuple[str, str], set[str]] = {}
-    found: dict[str, dict[str, int]] = {}
+    loads: dict[str, dict[str, int]] = {}
     for campaign, key, state in session.execute(query.distinct()):
-        found.setdefault(campaign, {})[key] = machines[key]
+        loads.setdefault(campaign, {})[key] = machines[key]
         states.setdefault((campaign, key), set()).add(state)
-    return SharedLoads(found, tuple(sorted(one for one, seen in states.items() if len(seen) > 1)))
+    return SharedLoads(loads, tuple(sorted(pair for pair, seen in states.items() if len(seen) > 1)))
 
 
 def _parts_for(
@@ -337,14 +337,14 @@ def is_fair(session: Session, asking: LeaseCandidate, job_id: str) -> bool:
 
     Asked before the job is locked: campaigns are locked before jobs, here as everywhere.
     """
-    found = session.execute(
+    row = session.execute(
         select(CampaignRow.id, CampaignRow.spread, JobRow.needs)
         .join(JobRow, JobRow.campaign_id == CampaignRow.id)
         .where(JobRow.id == job_id)
     ).one_or_none()
-    if found is None or (found.spread == "any" and found.id not in asking.shared.machines):
+    if row is None or (row.spread == "any" and row.id not in asking.shared.machines):
         return True
-    return bool(_turn(session, asking, found.id, found.spread, (found.needs,)).keys)
+    return bool(_turn(session, asking, row.id, row.spread, (row.needs,)).keys)
 
 
 def _turn(session: Session, asking: LeaseCandidate, campaign: str, spread: str, keys: Sequence[str]) -> Turn:

@@ -79,8 +79,8 @@ class Outbox:
 
     def marks(self, action: Action) -> tuple[Mark, ...]:
         """Everything of one kind of work, the oldest first."""
-        found = [mark for kind in KINDS for mark in self._marks(action, kind)]
-        return tuple(sorted(found, key=lambda mark: (mark.made_at, mark.digest)))
+        marks = [mark for kind in KINDS for mark in self._marks(action, kind)]
+        return tuple(sorted(marks, key=lambda mark: (mark.made_at, mark.digest)))
 
     def count(self, action: Action) -> int:
         """How much of one kind of work there is."""
@@ -156,11 +156,11 @@ class Backing:
         """
         with self._opening:
             if self._away is not None:
-                until, known = self._away
+                until, last_failure = self._away
                 if self._monotonic() < until:
-                    raise ObjectsAwayError(known.message, at=known.at, try_=known.try_)
+                    raise ObjectsAwayError(last_failure.message, at=last_failure.at, try_=last_failure.try_)
                 # One asks again; whoever else comes meanwhile is told what is known, and does not wait with it.
-                self._away = (self._monotonic() + _REST_S, known)
+                self._away = (self._monotonic() + _REST_S, last_failure)
         try:
             answer = act(self.open())
         except ObjectsAwayError as problem:
@@ -194,16 +194,16 @@ class Backing:
             ObjectsAwayError: if it does not answer.
             StoreError: `objects-damaged` if the content is another, `disk` if there is no room here.
         """
-        found = ""
+        actual = ""
         for _ in range(_TRIES):
             try:
-                found = self.asked(lambda objects: _download(objects.get(key), digest, path))
+                actual = self.asked(lambda objects: _download(objects.get(key), digest, path))
             except FileNotFoundError:
                 return False
-            if found == digest:
+            if actual == digest:
                 return True
         raise StoreError(
-            f"an object is damaged: its content has the SHA-256 {found}",
+            f"an object is damaged: its content has the SHA-256 {actual}",
             code=DAMAGED,
             at=f"{self.url} {key}",
             try_="restore it from a copy, or measure again",
@@ -238,7 +238,7 @@ class Backing:
 def _download(parts: Iterator[bytes], digest: str, path: Path) -> str:
     """Write content that has a digest to a file; return the digest that it has. Other content leaves nothing."""
     first = next(parts, b"")  # before anything is made here: it may not be there
-    found = hashlib.sha256(first)
+    hasher = hashlib.sha256(first)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         fd, name = tempfile.mkstemp(dir=path.parent, prefix=".part-")
@@ -247,17 +247,17 @@ def _download(parts: Iterator[bytes], digest: str, path: Path) -> str:
             with os.fdopen(fd, "wb") as file:
                 file.write(first)
                 for part in parts:
-                    found.update(part)
+                    hasher.update(part)
                     file.write(part)
                 file.flush()
                 os.fsync(file.fileno())
-            if found.hexdigest() == digest:
+            if hasher.hexdigest() == digest:
                 partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
     except OSError as problem:  # of this disk: an object store tells its own in other words
         raise cannot_write(problem, path) from None
-    return found.hexdigest()
+    return hasher.hexdigest()
 
 
 # What a folder remembers
@@ -271,9 +271,9 @@ def remembered(folder: Path) -> ObjectSettings | None:
     """
     path = folder / _FILE
     try:
-        told = json.loads(path.read_bytes())
-        most = told.get("cache_bytes")
-        return ObjectSettings(parse_place(str(told["url"])), None if most is None else int(most))
+        document = json.loads(path.read_bytes())
+        most = document.get("cache_bytes")
+        return ObjectSettings(parse_place(str(document["url"])), None if most is None else int(most))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, UsageError) as problem:
@@ -292,9 +292,9 @@ def remember(folder: Path, settings: ObjectSettings) -> None:
     Raises:
         StoreError: `disk` if it cannot be kept.
     """
-    told = {"schema": _SCHEMA, "url": settings.place.url, "cache_bytes": settings.cache_bytes}
+    document = {"schema": _SCHEMA, "url": settings.place.url, "cache_bytes": settings.cache_bytes}
     try:
-        files.write_whole(folder / _FILE, f"{json.dumps(told, indent=2)}\n".encode())
+        files.write_whole(folder / _FILE, f"{json.dumps(document, indent=2)}\n".encode())
     except OSError as problem:
         raise cannot_write(problem, folder / _FILE) from None
 
@@ -310,22 +310,22 @@ def chosen(folder: Path, given: str | None, cache_bytes: int | None = None) -> t
     Raises:
         UsageError: `objects-url` if that cannot be read, `objects-other` if the folder remembers another one.
     """
-    known = remembered(folder)
+    previous = remembered(folder)
     said = given or os.environ.get(VARIABLE)
     place = parse_place(said) if said else None
-    if known is None:
+    if previous is None:
         return (ObjectSettings(place, cache_bytes), True) if place else (None, False)
-    if place and place != known.place:
-        moved = known.place.is_same_content(place)
+    if place and place != previous.place:
+        moved = previous.place.is_same_content(place)
         raise UsageError(
-            f"the files of this store are in {known.place.url}, not in {place.url}",
+            f"the files of this store are in {previous.place.url}, not in {place.url}",
             code="objects-other",
             at=str(folder),
             try_="`assay objects use` the new address, if the same bucket is there"
             if moved
             else "`assay objects fetch`, then `assay objects forget`; or use another --store",
         )
-    if cache_bytes is not None and cache_bytes != known.cache_bytes:
-        known = replace(known, cache_bytes=cache_bytes)
-        remember(folder, known)
-    return known, False
+    if cache_bytes is not None and cache_bytes != previous.cache_bytes:
+        previous = replace(previous, cache_bytes=cache_bytes)
+        remember(folder, previous)
+    return previous, False

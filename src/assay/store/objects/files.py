@@ -249,5 +249,5 @@ class FolderObjects:
 
 
 def _facts(key: str, path: Path) -> ObjectFacts:
-    found = path.stat()
-    return ObjectFacts(key, found.st_size, found.st_mtime)
+    status = path.stat()
+    return ObjectFacts(key, status.st_size, status.st_mtime)

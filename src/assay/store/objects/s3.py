@@ -72,7 +72,7 @@ class S3Failure:
     @property
     def has_no_credentials(self) -> bool:
         """Whether nobody was found who could tell credentials."""
-        return any(f"//{one}" in self.server for one in _IDENTITY)
+        return any(f"//{address}" in self.server for address in _IDENTITY)
 
     @property
     def is_refusal(self) -> bool:
@@ -83,7 +83,7 @@ class S3Failure:
 def read_answer(text: str) -> S3Failure:
     """Read an error of the library."""
     line, _, insides = text.partition(_INSIDES)
-    status, code, message, server = (found.search(line) for found in (_STATUS, _CODE, _MESSAGE, _ASKED))
+    status, code, message, server = (pattern.search(line) for pattern in (_STATUS, _CODE, _MESSAGE, _ASKED))
     if status is not None:
         parts = [f"{status[1]} {status[2] or ''}".strip(), code[1] if code else "", message[1] if message else ""]
         said = ": ".join(filter(None, parts))
@@ -124,8 +124,8 @@ class S3Objects:
         part = max(_PART, -(-size // _MOST_PARTS))
         with self._told(key):
             self._obstore.put(self._store, key, source, chunk_size=part, max_concurrency=_PARTS_TOGETHER)
-        if size > part and (found := self.facts(key)) is not None and found.size_bytes != size:
-            raise ObjectsAwayError(f"{key} arrived with {found.size_bytes} of {size} bytes", at=self.place.url)
+        if size > part and (stored := self.facts(key)) is not None and stored.size_bytes != size:
+            raise ObjectsAwayError(f"{key} arrived with {stored.size_bytes} of {size} bytes", at=self.place.url)
 
     def get(self, key: str) -> Iterator[bytes]:
         """Read an object in parts, as they come."""
@@ -158,7 +158,7 @@ class S3Objects:
         from obstore.store import S3Store
 
         place = self.place
-        endpoint = place.endpoint or next((found for name in _ENDPOINTS if (found := os.environ.get(name))), "")
+        endpoint = place.endpoint or next((address for name in _ENDPOINTS if (address := os.environ.get(name))), "")
         _refuse_profile()
         config: Any = {"endpoint": endpoint} if endpoint else {}
         config |= {"region": place.region} if place.region else {}

@@ -189,7 +189,7 @@ class _Work:
         try:
             size = path.stat().st_size
             key = shelf.key(mark.digest)
-            there = size >= _SMALL and (known := self.backing.facts(key)) is not None and known.size_bytes == size
+            there = size >= _SMALL and (stored := self.backing.facts(key)) is not None and stored.size_bytes == size
             if not there and not self._put(mark, key, path):
                 return None
             self.backing.outbox.done(mark)
@@ -260,8 +260,8 @@ def trim(backing: Backing, shelves: Shelves, wanted: Wanted, *, now: float | Non
         shelf = shelves[kind]
         if at - used_at < _IN_USE_S or backing.outbox.waits(kind, digest):
             continue
-        known = backing.facts(shelf.key(digest))
-        if (known is None or known.size_bytes != size) and wanted(kind, {digest}):
+        stored = backing.facts(shelf.key(digest))
+        if (stored is None or stored.size_bytes != size) and wanted(kind, {digest}):
             shelf.expect(digest)
             continue
         shelf.path(digest).unlink(missing_ok=True)
@@ -275,10 +275,10 @@ def _copies(shelves: Shelves) -> Iterable[tuple[float, int, Kind, str]]:
     for kind, shelf in shelves.items():
         for digest in shelf.here():
             try:
-                known = shelf.path(digest).stat()
+                status = shelf.path(digest).stat()
             except FileNotFoundError:
                 continue
-            yield max(known.st_atime, known.st_mtime), known.st_size, kind, digest
+            yield max(status.st_atime, status.st_mtime), status.st_size, kind, digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,28 +315,32 @@ def named(engine: Engine) -> dict[Kind, dict[str, int | None]]:
     """Kind → content hash of each file that records name → its size, where records know it."""
     with reading(engine) as session:
         samples = session.scalars(select(RunRow.samples).where(RunRow.samples.is_not(None)).distinct())
-        found: dict[Kind, dict[str, int | None]] = {"samples": {digest: None for digest in samples if digest}}
+        by_kind: dict[Kind, dict[str, int | None]] = {"samples": {digest: None for digest in samples if digest}}
         rows = session.execute(select(ArtefactRow.sha256, ArtefactRow.size_bytes))
         # Uploads that became samples lie there, and there alone.
-        found["artefacts"] = {digest: size for digest, size in rows if digest not in found["samples"]}
+        by_kind["artefacts"] = {digest: size for digest, size in rows if digest not in by_kind["samples"]}
         left = select(ArtefactRow.sha256, ArtefactRow.size_bytes).join(
             JobArtefactRow, JobArtefactRow.sha256 == ArtefactRow.sha256
         )
-        found["artefacts"] |= {row.sha256: row.size_bytes for row in session.execute(left)}
-    return found
+        by_kind["artefacts"] |= {row.sha256: row.size_bytes for row in session.execute(left)}
+    return by_kind
 
 
 def wanted(session: Session, samples: ContentFiles, kind: Kind, digests: Collection[str]) -> set[str]:
     """Those of some files that records still name, so that their objects stay."""
-    found: set[str] = set()
+    named_digests: set[str] = set()
     for some in parts_of(sorted(digests)):
         if kind == "samples":
-            found |= {one for one in session.scalars(select(RunRow.samples).where(RunRow.samples.in_(some))) if one}
+            named_digests |= {
+                sample_digest
+                for sample_digest in session.scalars(select(RunRow.samples).where(RunRow.samples.in_(some)))
+                if sample_digest
+            }
             continue
-        found |= set(session.scalars(select(JobArtefactRow.sha256).where(JobArtefactRow.sha256.in_(some))))
+        named_digests |= set(session.scalars(select(JobArtefactRow.sha256).where(JobArtefactRow.sha256.in_(some))))
         uploads = session.scalars(select(ArtefactRow.sha256).where(ArtefactRow.sha256.in_(some)))
-        found |= {digest for digest in uploads if not samples.path(digest).is_file()}
-    return found
+        named_digests |= {digest for digest in uploads if not samples.path(digest).is_file()}
+    return named_digests
 
 
 def verify(engine: Engine, backing: Backing, shelves: Shelves, *, content: bool = False) -> VerifyReport:
@@ -345,20 +349,20 @@ def verify(engine: Engine, backing: Backing, shelves: Shelves, *, content: bool 
     Raises:
         StoreError: if the object store is away or refuses.
     """
-    known = named(engine)
+    records = named(engine)
     waiting, missing, damaged, replaced = [], [], [], []
     there = unnamed = 0
     for kind in KINDS:
         shelf, listed = shelves[kind], _listed(backing, kind)
-        for digest, size in known[kind].items():
+        for digest, size in records[kind].items():
             key = shelf.key(digest)
-            found = listed.pop(key, None)
-            if found is None and not shelf.path(digest).is_file():
+            stored_size = listed.pop(key, None)
+            if stored_size is None and not shelf.path(digest).is_file():
                 missing.append(key)
-            elif found is None:
+            elif stored_size is None:
                 shelf.expect(digest)
                 waiting.append(key)
-            elif (size is not None and found != size) or (content and backing.content_digest(key) != digest):
+            elif (size is not None and stored_size != size) or (content and backing.content_digest(key) != digest):
                 damaged.append(key)
                 if shelf.is_whole_here(digest):
                     # A damaged object may have the right size, by which it would be taken for one that was sent.
@@ -368,7 +372,7 @@ def verify(engine: Engine, backing: Backing, shelves: Shelves, *, content: bool 
             else:
                 there += 1
         unnamed += len(listed)
-    count = sum(len(files) for files in known.values())
+    count = sum(len(files) for files in records.values())
     return VerifyReport(count, there, tuple(waiting), tuple(missing), tuple(damaged), tuple(replaced), unnamed)
 
 
@@ -405,4 +409,4 @@ def _not_here(known: Mapping[Kind, Mapping[str, int | None]], shelves: Shelves) 
 
 def _listed(backing: Backing, kind: Kind) -> dict[str, int]:
     """Key of each object of a kind → its size."""
-    return backing.asked(lambda objects: {one.key: one.size_bytes for one in objects.list(kind)})
+    return backing.asked(lambda objects: {entry.key: entry.size_bytes for entry in objects.list(kind)})

@@ -61,15 +61,15 @@ def document(answer: Answer, address: str, about: str) -> Mapping[str, Any]:
     """
     if answer.status >= BAD:
         raise refusal(answer, address, about)
-    found = _json(answer.content)
-    if not found:
+    document = _json(answer.content)
+    if not document:
         raise MeasureError(
             f"the server answered {about} with status {answer.status} and no document",
             code=SILENT,
             at=address,
             try_="is this the address of a Kubernetes API server?",
         )
-    return found
+    return document
 
 
 def refusal(answer: Answer, address: str, about: str) -> MeasureError:
@@ -114,7 +114,7 @@ def change(line: bytes, address: str) -> Change:
         code = item.get("code")
         status = code if isinstance(code, int) else BROKEN
         raise refusal(Answer(status, json.dumps(item).encode()), address, "a watch")
-    what: What | None = next((one for one in _WHAT if one == document.get("type")), None)
+    what: What | None = next((kind for kind in _WHAT if kind == document.get("type")), None)
     if what is None or not isinstance(item, Mapping):
         raise MeasureError(f"the server sent something that is no change: {line[:200]!r}", code=SILENT, at=address)
     return Change(what, item)
@@ -181,7 +181,7 @@ def _by_admission(said: str) -> bool:
 
 def _json(content: bytes) -> Mapping[str, Any]:
     try:
-        found = json.loads(content)
+        document = json.loads(content)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}

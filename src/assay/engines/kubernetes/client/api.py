@@ -176,8 +176,8 @@ def version_of(document: Document) -> str:
 
 def metadata(document: Document) -> Mapping[str, Any]:
     """What an object says about itself."""
-    found = document.get("metadata")
-    return found if isinstance(found, Mapping) else {}
+    fields = document.get("metadata")
+    return fields if isinstance(fields, Mapping) else {}
 
 
 def name_of(document: Document) -> str:
@@ -190,18 +190,18 @@ def uid_of(document: Document) -> str:
 
 
 def labels_of(document: Document) -> Mapping[str, str]:
-    found = metadata(document).get("labels")
-    return found if isinstance(found, Mapping) else {}
+    labels = metadata(document).get("labels")
+    return labels if isinstance(labels, Mapping) else {}
 
 
 def read_version(told: Mapping[str, Any]) -> Version:
     """The version that a server tells under /version; clouds write their own signs behind the numbers."""
     text = str(told.get("gitVersion") or "")
     parts = [_NUMBER.match(str(told.get(part) or "")) for part in ("major", "minor")]
-    found = [int(one[0]) for one in parts if one is not None]
-    if len(found) < len(parts):
-        found = [int(one) for one in _NUMBER.findall(text)[:2]]
-    major, minor = (*found, 0, 0)[:2]
+    numbers = [int(match[0]) for match in parts if match is not None]
+    if len(numbers) < len(parts):
+        numbers = [int(digits) for digits in _NUMBER.findall(text)[:2]]
+    major, minor = (*numbers, 0, 0)[:2]
     return Version(major or 1, minor, text)
 
 

@@ -87,11 +87,11 @@ def connect(section: Kubernetes | None = None) -> Client:
 
 def _from_file(config: Any, settings: Any, place: str, context: str | None) -> str:  # noqa: ANN401
     contexts, current = config.list_kube_config_contexts(config_file=place)
-    chosen = current if context is None else next((one for one in contexts if one["name"] == context), None)
+    chosen = current if context is None else next((entry for entry in contexts if entry["name"] == context), None)
     if chosen is None:
-        known = ", ".join(str(one["name"]) for one in contexts) or "none"
+        names = ", ".join(str(entry["name"]) for entry in contexts) or "none"
         raise UsageError(
-            f"there is no context {context!r} (there is {known})",
+            f"there is no context {context!r} (there is {names})",
             code=CONFIG,
             at=place,
             try_="change place.kubernetes.context: kubectl config get-contexts",
@@ -107,7 +107,7 @@ def _from_pod(config: Any, settings: Any) -> str:  # noqa: ANN401
 
 
 def _is_there(place: str) -> bool:
-    return any(Path(one).expanduser().is_file() for one in place.split(os.pathsep) if one)
+    return any(Path(path).expanduser().is_file() for path in place.split(os.pathsep) if path)
 
 
 # Kind → where its objects are.
@@ -165,10 +165,10 @@ class Client:
         if answer.status == answers.CONFLICT and "AlreadyExists" in answers.reason(answer.content):
             if kind == "Secret":  # whoever may make Secrets need not be allowed to read them; its name says whose it is
                 return document
-            found = self.get(kind, name_of(document))
-            if found is not None:
-                refuse_foreign(found, document)
-                return found
+            existing = self.get(kind, name_of(document))
+            if existing is not None:
+                refuse_foreign(existing, document)
+                return existing
         return answers.document(answer, self.address, f"{kind} {name_of(document)}")
 
     def get(self, kind: Kind, name: str) -> Document | None:
@@ -188,7 +188,7 @@ class Client:
             page = answers.document(answer, self.address, f"{kind} list")
             # The items of a list do not say what they are.
             version = _PATHS[kind][0].partition("/")[2].partition("/")[2]
-            items += [{"kind": kind, "apiVersion": version, **one} for one in page.get("items") or ()]
+            items += [{"kind": kind, "apiVersion": version, **entry} for entry in page.get("items") or ()]
             about = page.get("metadata") or {}
             going = str(about.get("continue") or "")
             if not going:
@@ -292,8 +292,8 @@ class Client:
             "kind": "SelfSubjectAccessReview",
             "spec": {"resourceAttributes": {name: text for name, text in asked.items() if text}},
         }
-        told = self._ask("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body=review)
-        return bool((told.get("status") or {}).get("allowed"))
+        answer = self._ask("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body=review)
+        return bool((answer.get("status") or {}).get("allowed"))
 
     # Requests
 
@@ -309,8 +309,12 @@ class Client:
 
     def _headers(self, content: str) -> dict[str, str]:
         """How this account enters, fresh each time: tokens of clouds last for minutes."""
-        known = self.api_client.configuration.auth_settings().values()
-        entry = {str(one["key"]): str(one["value"]) for one in known if one.get("in") == "header" and one.get("value")}
+        settings = self.api_client.configuration.auth_settings().values()
+        entry = {
+            str(setting["key"]): str(setting["value"])
+            for setting in settings
+            if setting.get("in") == "header" and setting.get("value")
+        }
         return {"Accept": "application/json", "User-Agent": "assay", "Content-Type": content, **entry}
 
     def _ask(self, method: str, path: str, *, body: Document | None = None) -> Mapping[str, Any]:

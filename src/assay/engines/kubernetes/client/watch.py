@@ -109,7 +109,7 @@ class Mirror:
         return True
 
     def _take(self, listed: ObjectList) -> None:
-        before, self._items = self._items, {name_of(one): one for one in listed.items}
+        before, self._items = self._items, {name_of(document): document for document in listed.items}
         self._since = listed.version
         if self.tell is not None:
             for change in differences(before, self._items):
@@ -122,10 +122,10 @@ def differences(before: dict[str, Document], after: dict[str, Document]) -> Iter
         if name not in after or uid_of(after[name]) != uid_of(old):
             yield Change("DELETED", old)
     for name, new in after.items():
-        known = before.get(name)
-        if known is None or uid_of(known) != uid_of(new):
+        previous = before.get(name)
+        if previous is None or uid_of(previous) != uid_of(new):
             yield Change("ADDED", new)
-        elif version_of(known) != version_of(new):
+        elif version_of(previous) != version_of(new):
             yield Change("MODIFIED", new)
 
 
@@ -152,7 +152,7 @@ class CampaignWatch:
     def gone(self, kind: Kind) -> tuple[Document, ...]:
         """What was there and went while it was watched."""
         with self._lock:
-            return tuple(one for one in self._gone.values() if one.get("kind", kind) == kind)
+            return tuple(document for document in self._gone.values() if document.get("kind", kind) == kind)
 
     def wait(self, seconds: float) -> bool:
         """Wait until something has changed, at most so long; whether it has."""
@@ -168,7 +168,7 @@ class CampaignWatch:
         Raises:
             MeasureError: if that will never be.
         """
-        while not all(one.wait(0.1) for one in self._listed.values()):
+        while not all(event.wait(0.1) for event in self._listed.values()):
             self.refuse_lasting()
 
     def trouble(self) -> MeasureError | None:
@@ -207,8 +207,8 @@ class CampaignWatch:
         with self._lock:
             key = (kind, name_of(change.item))
             if change.what == "DELETED":
-                known = self._there.get(key)
-                if known is not None and uid_of(known) == uid_of(change.item):
+                existing = self._there.get(key)
+                if existing is not None and uid_of(existing) == uid_of(change.item):
                     del self._there[key]
                 self._gone[uid_of(change.item)] = ended(change.item, kind)
             else:
@@ -238,12 +238,12 @@ def ended(document: Document, kind: Kind) -> Document:
 @contextmanager
 def watch_campaign(api: Api, campaign: str) -> Iterator[CampaignWatch]:
     """Watch a campaign for as long as the body runs."""
-    found = CampaignWatch(api, campaign)
-    threads = [threading.Thread(target=found._watch, args=(kind,), name=f"watch-{kind}", daemon=True) for kind in KINDS]
-    for one in threads:
-        one.start()
+    watch = CampaignWatch(api, campaign)
+    threads = [threading.Thread(target=watch._watch, args=(kind,), name=f"watch-{kind}", daemon=True) for kind in KINDS]
+    for thread in threads:
+        thread.start()
     try:
-        yield found
+        yield watch
     finally:
         # They hang in a read that may last for minutes, hold nothing, and end with this process.
-        found._closing.set()
+        watch._closing.set()

@@ -160,7 +160,9 @@ def secret(setting: Setting, values: Mapping[str, str]) -> Object:
 
 def addresses(setting: Setting, group: Group) -> dict[str, dict[str, Any]]:
     """Where the services of a group are reached, by their names."""
-    return {one.name: {"host": setting.host(group, one.name), "port": one.port} for one in group.services}
+    return {
+        service.name: {"host": setting.host(group, service.name), "port": service.port} for service in group.services
+    }
 
 
 def owned(made: Document, owner: Document) -> Object:
@@ -249,27 +251,27 @@ def _program(job: Job) -> str:
 
 def _mounts(one: JobSubmission) -> list[Mounted]:
     held = names.document_name(one.job.campaign, one.job.index, one.attempt)
-    found = [
+    mounts = [
         Mounted("job", DOCUMENT, {"configMap": {"name": held}}, read_only=True),
         Mounted("work", WORK, {"emptyDir": {}}),
     ]
     if one.files:
         sources = [{"configMap": {"name": name}} for name in one.files]
-        found.append(Mounted("files", FILES, {"projected": {"sources": sources}}, read_only=True))
-    return found
+        mounts.append(Mounted("files", FILES, {"projected": {"sources": sources}}, read_only=True))
+    return mounts
 
 
 def _variables(setting: Setting, one: JobSubmission, member: Member, *, indexed: bool) -> list[Object]:
     own = {"ASSAY_POD_JOB": DOCUMENT, "ASSAY_POD_WORK": WORK, "PYTHONUNBUFFERED": "1"}
     own |= {"ASSAY_POD_FILES": FILES} if one.files else {}
-    told = [
+    variables = [
         field_variable("ASSAY_POD_NAME", "metadata.name"),
         field_variable("ASSAY_POD_UID", "metadata.uid"),
         field_variable("ASSAY_POD_NODE", "spec.nodeName"),
         field_variable("ASSAY_POD_IP", "status.podIP"),
     ]
     together = rank_variables(setting, one.group, member, indexed=indexed) if one.group.meets else []
-    return [*told, *together, *plain_variables({**one.group.pod.env, **setting.env, **own})]
+    return [*variables, *together, *plain_variables({**one.group.pod.env, **setting.env, **own})]
 
 
 def _object(version: str, kind: str, name: str, labels: Mapping[str, str], **more: Any) -> Object:  # noqa: ANN401
@@ -278,4 +280,4 @@ def _object(version: str, kind: str, name: str, labels: Mapping[str, str], **mor
 
 def file_names(made: Sequence[Document]) -> tuple[str, ...]:
     """The names of ConfigMaps, as a submission wants them."""
-    return tuple(name_of(one) for one in made)
+    return tuple(name_of(document) for document in made)

@@ -43,7 +43,7 @@ class Part:
 
     def labels(self) -> dict[str, str]:
         """The labels of the object, and of its pods."""
-        told = {
+        labels = {
             MANAGED: OWNER,
             CAMPAIGN: value(self.campaign),
             ROLE: self.role,
@@ -53,7 +53,7 @@ class Part:
             SERVICE: value(self.service),
             RANK: "" if self.rank is None else str(self.rank),
         }
-        return {key: text for key, text in told.items() if text}
+        return {key: text for key, text in labels.items() if text}
 
     def selector(self) -> str:
         """The label selector that finds this object and its pods, and no others."""
@@ -76,7 +76,7 @@ def selector_of(labels: Mapping[str, str]) -> str:
 def part_of(document: Document) -> Part | None:
     """What an object is a part of; None for objects of others."""
     labels = labels_of(document)
-    role = next((one for one in _ROLES if one == labels.get(ROLE)), None)
+    role = next((candidate for candidate in _ROLES if candidate == labels.get(ROLE)), None)
     if labels.get(MANAGED) != OWNER or CAMPAIGN not in labels or role is None:
         return None
     return Part(

@@ -84,7 +84,7 @@ def group(jobs: Sequence[Job], benchmark: Benchmark) -> tuple[Group, ...]:
     for job in jobs:
         if _is_shared(job, section) or _together(job) is not None:
             points.setdefault(point_key(job), []).append(job)
-    made = [_ranks(section, *one) if _together(one[0]) else _point(section, one) for one in points.values()]
+    made = [_ranks(section, *point) if _together(point[0]) else _point(section, point) for point in points.values()]
     shared = made if section.parallel else _in_turn(made)
     return (*_alone(section, alone), *shared)
 
@@ -135,8 +135,8 @@ def _together(job: Job) -> Together | None:
 
 
 def _in_turn(groups: Sequence[Group]) -> list[Group]:
-    before = ["", *(one.name for one in groups)]
-    return [replace(one, after=name) for one, name in zip(groups, before, strict=False)]
+    before = ["", *(group.name for group in groups)]
+    return [replace(group, after=name) for group, name in zip(groups, before, strict=False)]
 
 
 def _alone(section: Kubernetes, jobs: Sequence[Job]) -> Iterable[Group]:
@@ -209,7 +209,7 @@ def _ranks(section: Kubernetes, job: Job) -> Group:
 def _services(section: Kubernetes, job: Job) -> tuple[GroupService, ...]:
     if section.services != "deployments":
         return ()
-    return tuple(_service(section, name, one) for name, one in job.definition.services.items())
+    return tuple(_service(section, name, service) for name, service in job.definition.services.items())
 
 
 def _service(section: Kubernetes, name: str, service: Service) -> GroupService:
@@ -230,27 +230,27 @@ def _service(section: Kubernetes, name: str, service: Service) -> GroupService:
     _refuse_unknown_secrets(wanted | for_files, pod.secrets, f"the service {name}")
     # No container gets secrets that it has no use for.
     fetching = {key: pod.secrets[key] for key in sorted(for_files)}
-    known = {key: text for key, text in pod.secrets.items() if key in wanted or key in own.secrets}
-    pod = pod.model_copy(update={"secrets": known})
+    secrets = {key: text for key, text in pod.secrets.items() if key in wanted or key in own.secrets}
+    pod = pod.model_copy(update={"secrets": secrets})
     return GroupService(name, image, service.port or USUAL_PORT, pod, asked_for(pod, service.needs), fetching)
 
 
 def _secrets_for_files(service: Service, pod: Pod) -> set[str]:
     """The secrets with which the files of a service are fetched; buckets are entered by variables of fixed names."""
-    named = set(references([one.model_dump(mode="json") for one in service.fetch]))
-    buckets = any(one.src.lower().startswith("s3://") for one in service.fetch)
+    named = set(references([source.model_dump(mode="json") for source in service.fetch]))
+    buckets = any(source.src.lower().startswith("s3://") for source in service.fetch)
     return named | ({key for key in pod.secrets if key.startswith("AWS_")} if buckets else set())
 
 
 def _whole_needs(job: Job, group: Group) -> Needs:
     """What a pod needs: the job's own, together with that of the services which it starts beside it."""
     needs = job.definition.needs
-    beside = [] if group.services else [one.needs for one in job.definition.services.values()]
+    beside = [] if group.services else [service.needs for service in job.definition.services.values()]
     if not beside:
         return needs
-    known = {name: [v for one in (needs, *beside) if (v := getattr(one, name)) is not None] for name in _ADDED}
+    amounts = {name: [v for need in (needs, *beside) if (v := getattr(need, name)) is not None] for name in _ADDED}
     # Processes of one pod share its limits, so that what they need adds up.
-    return needs.model_copy(update={name: sum(values) for name, values in known.items() if values})
+    return needs.model_copy(update={name: sum(values) for name, values in amounts.items() if values})
 
 
 _ADDED = ("cpus", "memory", "gpus")
@@ -312,8 +312,8 @@ def _refuse_containers_in_a_pod(job: Job, section: Kubernetes) -> None:
             "services",
             "set place.kubernetes.services to deployments, or clients to 1",
         )
-    for name, one in job.definition.services.items():
-        if one.image is not None and one.container != "none":
+    for name, service in job.definition.services.items():
+        if service.image is not None and service.container != "none":
             raise _refused(
                 f"place.kubernetes.services is {section.services}, and the service {name} has an image of its own, "
                 "which nothing in a pod can start",
@@ -339,10 +339,10 @@ def _refuse_unreachable(name: str, service: Service, image: str) -> None:
             at=f"services.{name}.mounts",
             try_=f"name the claim of a volume: place.kubernetes.each.{name}.volumes",
         )
-    for one in service.fetch:
-        if one.is_local:
+    for source in service.fetch:
+        if source.is_local:
             raise UsageError(
-                f"the service {name} wants {one.src!r}, a file of this machine, which no node of the cluster has",
+                f"the service {name} wants {source.src!r}, a file of this machine, which no node of the cluster has",
                 code=_OPTION,
                 at=f"services.{name}.fetch",
                 try_=f"name a URL, put it into the image, or name a volume: place.kubernetes.each.{name}.volumes",

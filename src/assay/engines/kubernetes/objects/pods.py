@@ -57,12 +57,14 @@ class Unplaced:
 def unplaced(message: str) -> Unplaced:
     """Read the scheduler's words."""
     said = _PREEMPTION.sub("", message).strip()
-    reasons = tuple(_reason(one) for one in _BETWEEN.split(_HEAD.sub("", said).rstrip(". ")) if one.strip())
+    reasons = tuple(
+        _reason(sentence) for sentence in _BETWEEN.split(_HEAD.sub("", said).rstrip(". ")) if sentence.strip()
+    )
     outlooks = [_outlook(text) for _, text in reasons]
     whole: Outlook = "unsure"
     if "busy" in outlooks:
         whole = "busy"
-    elif outlooks and all(one == "lasting" for one in outlooks):
+    elif outlooks and all(outlook == "lasting" for outlook in outlooks):
         whole = "lasting"
     hints = dict.fromkeys(hint for _, text in reasons if (hint := _hint(text)))
     return Unplaced(said, reasons, whole, "; ".join(hints) or "look at the nodes: kubectl describe nodes")
@@ -154,13 +156,13 @@ def plain_variables(values: Mapping[str, str]) -> list[Object]:
 
 def secret_variables(secrets: Mapping[str, str], campaign: str) -> list[Object]:
     """Environment variables from Secrets: those that the file names, and the campaign's own."""
-    found = []
+    variables = []
     for name, reference in secrets.items():
         secret, _, key = reference.partition("/")
         if copied := REFERENCE.fullmatch(reference):
             secret, key = secrets_name(campaign), copied[1]
-        found.append({"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}})
-    return found
+        variables.append({"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}})
+    return variables
 
 
 def field_variable(name: str, path: str) -> Object:
@@ -170,13 +172,13 @@ def field_variable(name: str, path: str) -> Object:
 
 def own_mounts(pod: Pod) -> list[Mounted]:
     """The volumes that a section asks for: shared memory and claims."""
-    found = []
+    mounts = []
     if pod.shm is not None:
         size = {} if pod.shm == "unlimited" else {"sizeLimit": str(pod.shm)}
-        found.append(Mounted("shm", "/dev/shm", {"emptyDir": {"medium": "Memory", **size}}))  # noqa: S108
+        mounts.append(Mounted("shm", "/dev/shm", {"emptyDir": {"medium": "Memory", **size}}))  # noqa: S108
     for number, (claim, folder) in enumerate(pod.volumes.items()):
-        found.append(Mounted(f"claim-{number}", folder, {"persistentVolumeClaim": {"claimName": claim}}))
-    return found
+        mounts.append(Mounted(f"claim-{number}", folder, {"persistentVolumeClaim": {"claimName": claim}}))
+    return mounts
 
 
 def container(
@@ -200,9 +202,9 @@ def container(
     made: Object = {"name": name, "image": image}
     made |= {"imagePullPolicy": _PULL[pod.pull]} if pod.pull else {}
     made |= {"command": [literal(word) for word in words]} if words else {}
-    made |= {"env": [dict(one) for one in env]} if env else {}
+    made |= {"env": [dict(variable) for variable in env]} if env else {}
     made |= {"resources": resources} if resources else {}
-    made |= {"volumeMounts": [one.mount() for one in mounts]} if mounts else {}
+    made |= {"volumeMounts": [mount.mount() for mount in mounts]} if mounts else {}
     made |= {"securityContext": security} if security else {}
     return made
 
@@ -224,9 +226,9 @@ def pod_spec(
         "automountServiceAccountToken": pod.service_account is not None,
     }
     optional: Object = {
-        "volumes": [one.volume() for one in mounts],
+        "volumes": [mount.volume() for mount in mounts],
         "nodeSelector": dict(asked.nodes),
-        "tolerations": [_toleration(one) for one in pod.tolerations],
+        "tolerations": [_toleration(toleration) for toleration in pod.tolerations],
         "affinity": _keep_apart(pod, version) if apart else None,
         "imagePullSecrets": [{"name": name} for name in pod.pull_secrets],
         "priorityClassName": pod.priority_class,
@@ -265,12 +267,12 @@ def _keep_apart(pod: Pod, version: Version) -> Object:
 
 
 def _toleration(given: Toleration | str) -> Object:
-    one = taint_of(given) if isinstance(given, str) else given
-    told: Object = {
-        "key": one.key,
-        "operator": "Exists" if one.value is None else "Equal",
-        "value": one.value,
-        "effect": one.effect,
-        "tolerationSeconds": None if one.within is None else whole_seconds(one.within),
+    toleration = taint_of(given) if isinstance(given, str) else given
+    entry: Object = {
+        "key": toleration.key,
+        "operator": "Exists" if toleration.value is None else "Equal",
+        "value": toleration.value,
+        "effect": toleration.effect,
+        "tolerationSeconds": None if toleration.within is None else whole_seconds(toleration.within),
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in entry.items() if value is not None}

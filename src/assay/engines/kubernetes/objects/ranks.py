@@ -66,12 +66,12 @@ def rank_variables(setting: Setting, group: Group, member: Member, *, indexed: b
     """What a pod that goes together with others is told; the command finds the names that torchrun and MPI use."""
     own = field_variable("ASSAY_POD_RANK", _INDEX)
     rank = [own] if indexed else plain_variables({"ASSAY_POD_RANK": str(member.rank)})
-    told = plain_variables({"ASSAY_POD_RANKS": str(len(member.peers)), "ASSAY_POD_PEERS": ",".join(member.peers)})
+    variables = plain_variables({"ASSAY_POD_RANKS": str(len(member.peers)), "ASSAY_POD_PEERS": ",".join(member.peers)})
     if group.kind != "ranks":
-        return [*rank, *told]
+        return [*rank, *variables]
     first, port, pods, slots = member.peers[0], str(_around(setting).port), str(group.pods), str(group.slots)
-    told += plain_variables({"ASSAY_POD_SLOTS": slots, "ASSAY_POD_LAUNCH": group.launch})
-    told += plain_variables(
+    variables += plain_variables({"ASSAY_POD_SLOTS": slots, "ASSAY_POD_LAUNCH": group.launch})
+    variables += plain_variables(
         {
             "MASTER_ADDR": first,
             "MASTER_PORT": port,
@@ -87,13 +87,13 @@ def rank_variables(setting: Setting, group: Group, member: Member, *, indexed: b
     own_names = ("NODE_RANK", "PET_NODE_RANK", *(("RANK",) if group.slots == 1 else ()))
     numbers = [{"name": name, "value": _RANK} for name in own_names]
     local = plain_variables({"LOCAL_RANK": "0"}) if group.slots == 1 else []
-    return [*rank, *told, *numbers, *local, *(_mpi() if group.launch == "first" else [])]
+    return [*rank, *variables, *numbers, *local, *(_mpi() if group.launch == "first" else [])]
 
 
 def ranks_document(setting: Setting, group: Group, job: Job, attempt: int = 1) -> dict[str, str]:
     """The same in files: `ranks.json` for whoever starts the command, and a hostfile for mpirun."""
     peers, others = members_of(setting, group, job, attempt)[0].peers, _around(setting).others
-    told = {
+    content = {
         "peers": peers,
         "port": MEET_PORT,
         "slots": group.slots,
@@ -101,7 +101,7 @@ def ranks_document(setting: Setting, group: Group, job: Job, attempt: int = 1) -
         "others": list(words(others)) if others is not None and group.launch == "first" else None,
     }
     hosts = "".join(f"{peer} slots={group.slots}\n" for peer in peers)
-    return {"ranks.json": json.dumps(told, indent=2), HOSTFILE: hosts}
+    return {"ranks.json": json.dumps(content, indent=2), HOSTFILE: hosts}
 
 
 def meeting_service(setting: Setting, group: Group) -> Object | None:
@@ -134,5 +134,5 @@ def _around(setting: Setting) -> Distributed:
 def _mpi() -> list[Object]:
     """Where mpirun of Open MPI (4 and 5) and Intel MPI looks for its hosts by itself."""
     path = f"{DOCUMENT}/{HOSTFILE}"
-    known = ("OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile", "I_MPI_HYDRA_HOST_FILE")
-    return plain_variables({"ASSAY_POD_HOSTFILE": path, **dict.fromkeys(known, path)})
+    names = ("OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile", "I_MPI_HYDRA_HOST_FILE")
+    return plain_variables({"ASSAY_POD_HOSTFILE": path, **dict.fromkeys(names, path)})

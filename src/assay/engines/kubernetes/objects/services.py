@@ -74,7 +74,7 @@ def fetched_volume() -> Object:
 
 def fetched_mounts(wanted: Sequence[Fetch]) -> list[Object]:
     """Where the service sees its files: each at its path, or the folder around several."""
-    paths = sorted({one.path for one in in_folders(tuple(wanted))})
+    paths = sorted({entry.path for entry in in_folders(tuple(wanted))})
     folders = [path for path in paths if path.endswith("/")]
     apart = [path for path in paths if not any(path != folder and path.startswith(folder) for folder in folders)]
     return [
@@ -98,20 +98,20 @@ def service_objects(setting: Setting, group: Group, sections: Mapping[str, Servi
         MeasureError: for a text that names a service that is not there.
     """
     made: list[Object] = []
-    for one in group.services:
-        ports = _ports(setting, group, one)
-        made += [_service(setting, group, one), _deployment(setting, group, one, sections[one.name], ports)]
+    for service in group.services:
+        ports = _ports(setting, group, service)
+        made += [_service(setting, group, service), _deployment(setting, group, service, sections[service.name], ports)]
     return tuple(made)
 
 
 def _ports(setting: Setting, group: Group, own: GroupService) -> Ports:
-    others = [one for one in group.services if one.name != own.name]
+    others = [other for other in group.services if other.name != own.name]
     return Ports(
         own.port,
-        {one.name: one.port for one in others},
+        {other.name: other.port for other in others},
         f"services.{own.name}",
         LISTEN,
-        {one.name: setting.host(group, one.name) for one in others},
+        {other.name: setting.host(group, other.name) for other in others},
     )
 
 

@@ -81,13 +81,13 @@ class TcpBarrier:
 
     def own(self) -> Iterator[tuple[str, str | None]]:
         """Files of this pod that were written, changed or removed since the last look: path, and content or None."""
-        found = dict(self._lying())
-        mine = [path for path in self._told if self._is_mine(path) and path not in found]
+        files = dict(self._lying())
+        mine = [path for path in self._told if self._is_mine(path) and path not in files]
         for path in mine:
             if not (self.folder / Path(path).parent / _START).exists():
                 del self._told[path]
                 yield path, None
-        for path, text in found.items():
+        for path, text in files.items():
             if self._told.get(path) != text:
                 self._told[path] = text
                 yield path, text
@@ -236,8 +236,8 @@ class _Hub:
 
     def _admitted(self, said: Mapping[str, Any]) -> int | None:
         who, meeting = said.get("who"), self._pod.meeting
-        known = isinstance(who, int) and 0 < who < meeting.of and said.get("of") == meeting.of
-        return who if known and said.get("secret") == self._pod.line.secret else None
+        valid = isinstance(who, int) and 0 < who < meeting.of and said.get("of") == meeting.of
+        return who if valid and said.get("secret") == self._pod.line.secret else None
 
     async def _said(self, who: int, said: Mapping[str, Any]) -> None:
         if said.get("bye"):

@@ -98,7 +98,7 @@ class PodContext:
             )
         to.parent.mkdir(parents=True, exist_ok=True)
         with to.open("wb") as sink:
-            for part in sorted(parts, key=lambda one: int(one.suffix[1:])):
+            for part in sorted(parts, key=lambda piece: int(piece.suffix[1:])):
                 sink.write(part.read_bytes())
 
 
@@ -108,50 +108,51 @@ def read_inside(environ: Mapping[str, str] | None = None) -> PodContext:
     Raises:
         UsageError: if this is no pod of a campaign, or its documents cannot be read.
     """
-    known = os.environ if environ is None else environ
-    if _JOB not in known or _WORK not in known:
+    variables = os.environ if environ is None else environ
+    if _JOB not in variables or _WORK not in variables:
         raise UsageError(
             f"{_JOB} and {_WORK} are not set: this is no pod of a campaign",
             code="no-campaign",
             try_="`assay run FILE` starts such pods; `assay exec` measures a job document here",
         )
-    documents = Path(known[_JOB])
+    documents = Path(variables[_JOB])
     job = from_json(Job, _read(documents / "job.json"), source=str(documents / "job.json"))
     services = {
-        name: Address(str(one["host"]), int(one["port"])) for name, one in _json(documents / "services.json").items()
+        name: Address(str(entry["host"]), int(entry["port"]))
+        for name, entry in _json(documents / "services.json").items()
     }
     return PodContext(
         documents,
-        Path(known[_WORK]),
+        Path(variables[_WORK]),
         job,
         services,
-        _ranks(documents, known),
-        Path(known[_FILES]) if known.get(_FILES) else None,
-        known.get("ASSAY_POD_NAME", ""),
-        known.get("ASSAY_POD_NODE", ""),
-        known.get("ASSAY_POD_IP", ""),
+        _ranks(documents, variables),
+        Path(variables[_FILES]) if variables.get(_FILES) else None,
+        variables.get("ASSAY_POD_NAME", ""),
+        variables.get("ASSAY_POD_NODE", ""),
+        variables.get("ASSAY_POD_IP", ""),
     )
 
 
 def _ranks(documents: Path, known: Mapping[str, str]) -> Ranks | None:
     if _RANK not in known:
         return None
-    told = _json(documents / "ranks.json")
+    document = _json(documents / "ranks.json")
     return Ranks(
         int(known[_RANK]),
-        tuple(map(str, told["peers"])),
-        int(told["port"]),
-        str(told.get("launch") or "each"),
-        tuple(map(str, told.get("others") or ())),
+        tuple(map(str, document["peers"])),
+        int(document["port"]),
+        str(document.get("launch") or "each"),
+        tuple(map(str, document.get("others") or ())),
     )
 
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(_read(path))
+        content = json.loads(_read(path))
     except ValueError as broken:
         raise UsageError(f"not a document: {broken}", code="document", at=str(path)) from None
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def _read(path: Path) -> bytes:
@@ -178,11 +179,11 @@ def await_services(inside: PodContext, *, tell: Tell, unless: Callable[[], None]
     """
     definition = inside.job.definition
     begun_s = time.monotonic()
-    found = {}
+    running = {}
     for name, address in inside.services.items():
-        found[name] = _awaited(name, address, inside, begun_s, tell, unless)
-        tell(f"the service {name} answers at {found[name].base_url}")
-    return {name: _warmed(one, definition, unless) for name, one in found.items()}
+        running[name] = _awaited(name, address, inside, begun_s, tell, unless)
+        tell(f"the service {name} answers at {running[name].base_url}")
+    return {name: _warmed(service, definition, unless) for name, service in running.items()}
 
 
 def _awaited(
@@ -219,10 +220,10 @@ def _ports(name: str, inside: PodContext) -> Ports:
     own, others = inside.services[name], inside.services
     return Ports(
         own.port,
-        {one: at.port for one, at in others.items()},
+        {other: at.port for other, at in others.items()},
         f"services.{name}",
         own.host,
-        {one: at.host for one, at in others.items()},
+        {other: at.host for other, at in others.items()},
     )
 
 

@@ -92,12 +92,12 @@ def progress_line(told: Mapping[str, Any]) -> str:
 
 def end_line(contents: Contents) -> str:
     """The line that lists everything."""
-    told = {
-        "sent": [_told(one) for one in contents.sent],
-        "held": [_told(one) for one in contents.held],
+    listing = {
+        "sent": [_told(parcel) for parcel in contents.sent],
+        "held": [_told(parcel) for parcel in contents.held],
         "wait_s": contents.wait_s,
     }
-    return f"{MARK} end {base64.b64encode(zlib.compress(json.dumps(told).encode())).decode()}"
+    return f"{MARK} end {base64.b64encode(zlib.compress(json.dumps(listing).encode())).decode()}"
 
 
 def is_ours(line: str) -> bool:
@@ -135,7 +135,7 @@ class Sender:
         """
         room = float("inf") if always else self.used + share * max(0.0, self.budget - self.used)
         there = [path for path in paths if path.is_file()]
-        for path in sorted(there, key=lambda one: (one.stat().st_size, str(one))):
+        for path in sorted(there, key=lambda candidate: (candidate.stat().st_size, str(candidate))):
             parcel = parcel_of(self.out, path)
             if self._sent.get(parcel.path) == parcel:
                 continue
@@ -216,17 +216,17 @@ class Receiver:
 
     def missing(self) -> tuple[Parcel, ...]:
         """What the sender says that it sent, and what has not come; nothing where it has not said so yet."""
-        told = () if self.contents is None else self.contents.sent
-        return tuple(one for one in told if not self.has(one))
+        sent = () if self.contents is None else self.contents.sent
+        return tuple(parcel for parcel in sent if not self.has(parcel))
 
     def lacking(self) -> tuple[Parcel, ...]:
         """The same, with what was held back."""
         held = () if self.contents is None else self.contents.held
-        return (*self.missing(), *(one for one in held if not self.has(one)))
+        return (*self.missing(), *(parcel for parcel in held if not self.has(parcel)))
 
     def on_server(self) -> tuple[Parcel, ...]:
         """What lies on a server and has not been fetched from there."""
-        return tuple(one for one in self._kept.values() if not self.has(one))
+        return tuple(parcel for parcel in self._kept.values() if not self.has(parcel))
 
     def has(self, parcel: Parcel) -> bool:
         """Whether a file is here as it was announced."""
@@ -238,20 +238,20 @@ class Receiver:
             place, _, content = rest[1].partition(" ")
             return self._part(int(rest[0]), int(place), base64.b64decode(content, validate=True))
         if kind == "end":
-            told = json.loads(zlib.decompress(base64.b64decode(rest[0], validate=True)))
+            message = json.loads(zlib.decompress(base64.b64decode(rest[0], validate=True)))
             self.contents = Contents(
-                tuple(map(_parcel, told["sent"])), tuple(map(_parcel, told["held"])), float(told["wait_s"])
+                tuple(map(_parcel, message["sent"])), tuple(map(_parcel, message["held"])), float(message["wait_s"])
             )
             return "end"
-        told = json.loads(rest[1])
+        message = json.loads(rest[1])
         if kind == "file":
-            return self._announced(int(rest[0]), _parcel(told), int(told["lines"]))
+            return self._announced(int(rest[0]), _parcel(message), int(message["lines"]))
         if kind == "kept":
-            parcel = _parcel(told)
+            parcel = _parcel(message)
             self._kept[parcel.path] = parcel
             return "kept"
-        if kind == "at" and isinstance(told, dict):
-            self.progress = told
+        if kind == "at" and isinstance(message, dict):
+            self.progress = message
             return "at"
         raise ValueError(f"nobody knows what {kind[:20]!r} is")
 
@@ -259,18 +259,18 @@ class Receiver:
         if self.has(parcel):
             self._early.pop(number, None)
             return "file"
-        known = self._coming.get(number)
-        if known is None or known.parcel != parcel:
-            self._coming[number] = known = _Coming(parcel, lines, self._early.pop(number, {}))
-        return self._complete(number, known)
+        coming = self._coming.get(number)
+        if coming is None or coming.parcel != parcel:
+            self._coming[number] = coming = _Coming(parcel, lines, self._early.pop(number, {}))
+        return self._complete(number, coming)
 
     def _part(self, number: int, place: int, content: bytes) -> Taken:
-        known = self._coming.get(number)
-        if known is None:  # a reader that began in the middle, or a file that is here already
+        coming = self._coming.get(number)
+        if coming is None:  # a reader that began in the middle, or a file that is here already
             self._early.setdefault(number, {})[place] = content
             return "part"
-        known.parts[place] = content
-        return self._complete(number, known)
+        coming.parts[place] = content
+        return self._complete(number, coming)
 
     def _complete(self, number: int, known: _Coming) -> Taken:
         if any(place not in known.parts for place in range(known.lines)):
@@ -388,7 +388,7 @@ def hand_over(sender: Sender, hold_s: float, unless: Callable[[], None]) -> Cont
     """Hand out the rest, say that this was all, and wait for whoever fetches what did not fit."""
     send_left(sender)
     # Written before it is told: whoever reads of it may come at once.
-    write_whole(sender.out / HELD, json.dumps([one.path for one in sender.held]).encode())
+    write_whole(sender.out / HELD, json.dumps([parcel.path for parcel in sender.held]).encode())
     contents = sender.end(hold_s)
     until_s = time.monotonic() + contents.wait_s
     while time.monotonic() < until_s and not (sender.out / TAKEN).exists():
@@ -400,14 +400,14 @@ def hand_over(sender: Sender, hold_s: float, unless: Callable[[], None]) -> Cont
 def last_words(environ: Mapping[str, str], state: str, code: str = "", message: str = "") -> None:
     """Leave a few words where Kubernetes keeps them with the pod, so that they are there when its log is not."""
     path = Path(environ.get(ENDED) or ENDED_FILE)
-    told = {
+    report = {
         "state": state,
         **({"code": code} if code else {}),
         **({"message": message[:_LAST_WORDS]} if message else {}),
     }
     with suppress(OSError):
         if ENDED in environ or path.exists():  # outside of Kubernetes nobody made it
-            path.write_text(json.dumps(told))
+            path.write_text(json.dumps(report))
 
 
 def words_of(result: MultiRunJobResult) -> tuple[str, str, str]:

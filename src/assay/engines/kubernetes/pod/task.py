@@ -176,8 +176,8 @@ class PodTask:
             return
         meeting = Meeting(str(self.inside.work / "meeting"), ranks.rank, len(ranks.peers))
         line = BarrierAddress(ranks.peers[0], ranks.port, self.inside.secret, self.inside.address)
-        with together(meeting, line, job.definition.measure.runs, tell) as found:
-            yield found
+        with together(meeting, line, job.definition.measure.runs, tell) as barrier:
+            yield barrier
 
     def _stands_by(self) -> bool:
         ranks = self.inside.ranks

@@ -40,11 +40,11 @@ class NodeCampaign:
         Raises:
             UsageError: if there is none of that name.
         """
-        found = next((group for group in self.groups if group.name == name), None)
-        if found is None:
-            known = ", ".join(group.name for group in self.groups) or "none"
-            raise UsageError(f"the campaign has no group {name!r} (it has {known})", code="no-group", at=self.campaign)
-        return found
+        match = next((group for group in self.groups if group.name == name), None)
+        if match is None:
+            names = ", ".join(group.name for group in self.groups) or "none"
+            raise UsageError(f"the campaign has no group {name!r} (it has {names})", code="no-group", at=self.campaign)
+        return match
 
 
 def read_known(folder: SharedFolder) -> NodeCampaign:
@@ -53,10 +53,10 @@ def read_known(folder: SharedFolder) -> NodeCampaign:
     Raises:
         UsageError: if there is no campaign in the folder.
     """
-    known = folder.read_campaign(NodeCampaign)
-    if known.slurm.runtime != "auto":
-        os.environ.setdefault(RUNTIME, known.slurm.runtime)
-    return known
+    campaign = folder.read_campaign(NodeCampaign)
+    if campaign.slurm.runtime != "auto":
+        os.environ.setdefault(RUNTIME, campaign.slurm.runtime)
+    return campaign
 
 
 def job_at(folder: SharedFolder, group: Group, place: int) -> Job:

@@ -67,12 +67,12 @@ def end_group(
     """
     until_s = time.monotonic() + grace_s
     while True:
-        left = [one for one in _found(scheduler, campaign, group) if own not in (one.id, one.key)]
-        running = [one for one in left if one.state not in _BEFORE_BEGIN]
+        left = [job for job in _found(scheduler, campaign, group) if own not in (job.id, job.key)]
+        running = [job for job in left if job.state not in _BEFORE_BEGIN]
         if not running or time.monotonic() >= until_s:
             break
         sleep(_LOOK_S)
-    keys = tuple(dict.fromkeys(one.key for one in left))
+    keys = tuple(dict.fromkeys(job.key for job in left))
     if keys:
         scheduler.cancel(keys)
     return keys
@@ -81,13 +81,13 @@ def end_group(
 def _found(scheduler: Scheduler, campaign: str, group: str) -> list[BatchState]:
     for attempt in range(_TRIES):
         try:
-            found = scheduler.find(comment_of(campaign, group))
+            jobs = scheduler.find(comment_of(campaign, group))
         except MeasureError:
             if attempt + 1 == _TRIES:
                 raise
             time.sleep(_LOOK_S)
         else:
-            return [one for one in found if not is_final(one.state) and _belongs(one, campaign, group)]
+            return [job for job in jobs if not is_final(job.state) and _belongs(job, campaign, group)]
     raise AssertionError("the last try returns or raises")
 
 

@@ -77,14 +77,19 @@ def watch(folder: SharedFolder, stopped: Callable[[], bool]) -> None:
     folder.services(GROUP).mkdir(parents=True, exist_ok=True)
     with scratch_folder() as scratch:
         hold(
-            order, folder.discovery, folder.metrics, scratch, publish=lambda one: publish(folder, one), stopped=stopped
+            order,
+            folder.discovery,
+            folder.metrics,
+            scratch,
+            publish=lambda running: publish(folder, running),
+            stopped=stopped,
         )
 
 
 def publish(folder: SharedFolder, prometheus: RunningPrometheus) -> None:
     """Say where Prometheus is, for the tasks that wait for it and for the tunnel."""
     host = node_address()
-    told = {
+    record = {
         "name": NAME,
         "host": host,
         "port": prometheus.port,
@@ -95,7 +100,7 @@ def publish(folder: SharedFolder, prometheus: RunningPrometheus) -> None:
         "version": prometheus.api.version(),
         "published_at": time.time(),
     }
-    write_whole(folder.service(GROUP, NAME), json.dumps(told, indent=1).encode(), mode=_MODE)
+    write_whole(folder.service(GROUP, NAME), json.dumps(record, indent=1).encode(), mode=_MODE)
 
 
 def wait_for_monitor(folder: SharedFolder, within_s: float) -> str | None:

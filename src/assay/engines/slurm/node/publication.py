@@ -64,7 +64,7 @@ def publish(
     folder: SharedFolder, group: str, running: RunningService, *, node: str, slurm_job: str, metrics: str | None
 ) -> None:
     """Say that a service is ready."""
-    told = ServiceRecord(
+    record = ServiceRecord(
         name=running.name,
         host=running.host,
         port=running.port,
@@ -81,7 +81,7 @@ def publish(
         secrets=running.secrets,
         metrics=metrics,
     )
-    write_whole(folder.service(group, running.name), to_json(told, indent=2).encode(), mode=_MODE)
+    write_whole(folder.service(group, running.name), to_json(record, indent=2).encode(), mode=_MODE)
 
 
 def publish_failure(folder: SharedFolder, group: str, name: str, problem: Problem) -> None:
@@ -123,14 +123,14 @@ def await_services(
     Raises:
         MeasureError: if one failed, or said nothing in time.
     """
-    found: dict[str, RunningService] = {}
+    running: dict[str, RunningService] = {}
     begun_s = told_s = time.monotonic()
-    while len(found) < len(services):
+    while len(running) < len(services):
         unless()
         for name in services:
-            if name not in found and (one := _look(folder, group, name)) is not None:
-                found[name] = one.running()
-        waiting = [name for name in services if name not in found]
+            if name not in running and (record := _look(folder, group, name)) is not None:
+                running[name] = record.running()
+        waiting = [name for name in services if name not in running]
         now_s = time.monotonic()
         if late := [name for name in waiting if now_s - begun_s > service_patience_s(services[name])]:
             raise _silent(late[0], service_patience_s(services[late[0]]))
@@ -139,7 +139,7 @@ def await_services(
             tell(f"waiting for {_list(waiting)} since {now_s - begun_s:.0f} s")
         if waiting:
             sleep(_LOOK_S)
-    return {name: found[name] for name in services}
+    return {name: running[name] for name in services}
 
 
 def _look(folder: SharedFolder, group: str, name: str) -> ServiceRecord | None:

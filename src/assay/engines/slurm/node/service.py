@@ -40,10 +40,10 @@ def main(arguments: list[str]) -> int:
     watchman = TerminationWatch(folder.stop(group), SubmissionWatch(folder, f"{group}-end").abandoned)
     watchman.listen()
     try:
-        known = read_known(folder)
-        if known.group(group).kind == "steps":  # one batch job holds all of it, and ends with its clients
+        campaign = read_known(folder)
+        if campaign.group(group).kind == "steps":  # one batch job holds all of it, and ends with its clients
             watchman.in_good_hands()
-        _Holding(folder, group, name, _job(folder, known, group, name), watchman).hold()
+        _Holding(folder, group, name, _job(folder, campaign, group, name), watchman).hold()
     except TerminationRequest:
         return _ended(folder, group, name, watchman)
     except AssayError as failure:
@@ -82,7 +82,7 @@ class _Holding:
         for old in (self.folder.service(self.group, self.name), self.folder.failed_service(self.group, self.name)):
             old.unlink(missing_ok=True)  # a requeued job begins anew
         self.watchman.look()
-        known, host = self._those_named(), node_address()
+        named, host = self._those_named(), node_address()
         with (
             watched(
                 self.folder,
@@ -96,7 +96,7 @@ class _Holding:
             scratch_folder() as scratch,
             fetched_service(self.name, self.section, Path(self.job.base), cache_folder()) as section,
             held(
-                {self.name: section}, Path(self.job.base), scratch, known=known, tell=self._tell, host=host, logs=logs
+                {self.name: section}, Path(self.job.base), scratch, known=named, tell=self._tell, host=host, logs=logs
             ) as running,
         ):
             self._publish(running[self.name])

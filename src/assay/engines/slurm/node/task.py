@@ -116,7 +116,7 @@ def _services(
     folder: SharedFolder, group: Group, job: Job, view: View, watchman: TerminationWatch
 ) -> Mapping[str, RunningService]:
     """The services of the group, once they are ready on their nodes; the job's own node starts the others itself."""
-    elsewhere = {one.name: job.definition.services[one.name] for one in group.services}
+    elsewhere = {service.name: job.definition.services[service.name] for service in group.services}
     return await_services(folder, group.name, elsewhere, tell=view.note, unless=watchman.look)
 
 

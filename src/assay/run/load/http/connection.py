@@ -180,8 +180,8 @@ class ClientConnection:
         except OSError as problem:
             self._fail("proxy", str(problem))
             return
-        head, found, _ = self._left.partition(b"\r\n\r\n")
-        if not found and len(head) < _CHUNK and head:
+        head, separator, _ = self._left.partition(b"\r\n\r\n")
+        if not separator and len(head) < _CHUNK and head:
             return
         self._left = b""
         words = head.split(b" ", 2)

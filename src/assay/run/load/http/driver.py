@@ -241,7 +241,7 @@ class Driver:
     def _tick(self, now: int) -> bool:
         """Look after deadlines and limits a few times a second; True when all is over."""
         self._tick_ns = now + TICK_NS
-        for connection in [one for one in self.busy if self._is_overdue(one, now)]:
+        for connection in [candidate for candidate in self.busy if self._is_overdue(candidate, now)]:
             connection.cut("timeout")
         if not self.stopped:
             self.level((now - self.begin_ns) / 1e9)

@@ -92,10 +92,10 @@ def origin_of(
 def _split(url: str, at: str) -> SplitResult:
     try:
         parts = urlsplit(url)
-        known = parts.scheme in _PORTS and bool(parts.hostname) and parts.port != 0
+        valid = parts.scheme in _PORTS and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        known = False
-    if not known:
+        valid = False
+    if not valid:
         message = f"{url!r} is not an http or https URL"
         raise MeasureError(message, code="endpoint", at=at, try_="write it like http://127.0.0.1:8000/v1")
     return parts
@@ -111,12 +111,12 @@ def _login(parts: SplitResult) -> str:
 def _addresses(host: str, port: int, url: str, policy: UrlPolicy, at: str) -> tuple[Address, ...]:
     check(policy, host, (), at)
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as problem:
         message = f"the host {host!r} is not known: {problem}"
         raise MeasureError(message, code="unresolved", at=url, try_="check the name, or give its address") from None
-    check(policy, host, [str(address[0]) for *_, address in found], at)
-    return tuple((int(family), (str(address[0]), int(address[1]))) for family, _, _, _, address in found)
+    check(policy, host, [str(address[0]) for *_, address in resolved], at)
+    return tuple((int(family), (str(address[0]), int(address[1]))) for family, _, _, _, address in resolved)
 
 
 def _known(host: str, port: int) -> tuple[str, ...]:

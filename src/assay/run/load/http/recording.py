@@ -114,8 +114,8 @@ class LoadRecording:
             mapping.madvise(mmap.MADV_DONTNEED, 0, end)
 
     def header_of(self, row: int, name: str) -> str | None:
-        kept = bytes(self.content[int(self.body[row]) : int(self.body[row]) + int(self.head[row])])
-        for line in kept.decode("latin-1").splitlines():
+        head = bytes(self.content[int(self.body[row]) : int(self.body[row]) + int(self.head[row])])
+        for line in head.decode("latin-1").splitlines():
             key, _, value = line.partition(": ")
             if key == name:
                 return value
@@ -155,14 +155,14 @@ def client_metrics(costs: Sequence[ClientCost]) -> dict[str, float]:
     """What the busiest client process went through: its processor time, its share of the ceiling, its lag."""
     if not costs:
         return {}
-    found = {
-        "client_cpu_pct": max(100 * one.cpu_s / one.wall_s for one in costs),
-        "loop_lag_ms": max(one.lag_p99_ms for one in costs),
+    metrics = {
+        "client_cpu_pct": max(100 * cost.cpu_s / cost.wall_s for cost in costs),
+        "loop_lag_ms": max(cost.lag_p99_ms for cost in costs),
     }
-    waits = [one.waited_s / one.wall_s for one in costs if one.waited_s is not None]
-    found |= {"client_wait_pct": 100 * max(waits)} if waits else {}
-    shares = [one.ceiling_share for one in costs if one.ceiling_share is not None]
-    return found | ({"client_ceiling_pct": 100 * max(shares)} if shares else {})
+    waits = [cost.waited_s / cost.wall_s for cost in costs if cost.waited_s is not None]
+    metrics |= {"client_wait_pct": 100 * max(waits)} if waits else {}
+    shares = [cost.ceiling_share for cost in costs if cost.ceiling_share is not None]
+    return metrics | ({"client_ceiling_pct": 100 * max(shares)} if shares else {})
 
 
 def join(parts: Sequence[LoadRecording], content: memoryview) -> LoadRecording:
@@ -367,7 +367,7 @@ def requests_of(
 
 
 def write_requests(path: Path, requests: RequestLog) -> None:
-    np.savez_compressed(path, **{one.name: getattr(requests, one.name) for one in fields(RequestLog)})
+    np.savez_compressed(path, **{column.name: getattr(requests, column.name) for column in fields(RequestLog)})
 
 
 def read_requests(content: bytes) -> RequestLog:
@@ -378,7 +378,7 @@ def read_requests(content: bytes) -> RequestLog:
     """
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as columns:
-            return RequestLog(**{one.name: columns[one.name] for one in fields(RequestLog)})
+            return RequestLog(**{column.name: columns[column.name] for column in fields(RequestLog)})
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as problem:
         raise MeasureError(f"{REQUESTS} cannot be read: {problem}", code="requests") from None
 

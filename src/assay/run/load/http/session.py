@@ -172,7 +172,7 @@ def drive_watched(
         latency_s: about how long one answer takes when nothing else is asked.
     """
     measure = order.job.definition.measure
-    known = ceiling(Path(order.cache or order.scratch), Path(order.scratch))
+    client_ceiling = ceiling(Path(order.cache or order.scratch), Path(order.scratch))
     until_ns = deadline_ns(measure, began_ns)
     if rendezvous is not None:
         load = replace(load, start_ns=rendezvous.start_ns(load, stage, until_ns))
@@ -194,7 +194,7 @@ def drive_watched(
         recording = drive_clients(replace(load, deadline_ns=max(until_ns, perf_counter_ns())), supply, asks)
     finally:
         phases.close()
-    return with_ceiling(recording, known)
+    return with_ceiling(recording, client_ceiling)
 
 
 def asked_of(load: Load) -> dict[str, float | int | str]:
@@ -204,7 +204,7 @@ def asked_of(load: Load) -> dict[str, float | int | str]:
         asked: dict[str, float | int | str] = {"shape": "closed", "concurrency": shape.most}
         return asked | ({"think_s": shape.think_s} if shape.think_s else {})
     levels = [level for level in shape.levels if math.isfinite(level.duration_s)] or list(shape.levels)
-    return {"shape": "open", "arrivals": shape.process, "rate": max(max(one.begin, one.end) for one in levels)}
+    return {"shape": "open", "arrivals": shape.process, "rate": max(max(step.begin, step.end) for step in levels)}
 
 
 _PIECES = 48
@@ -313,8 +313,8 @@ def _key() -> str:
     # The loop itself is among them: a changed loop has another ceiling.
     source = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
     machine = [platform.node(), platform.machine(), platform.processor(), sys.version]
-    known = [*machine, version("httptools"), hashlib.sha256(source).hexdigest()]
-    return hashlib.sha256("\n".join(known).encode()).hexdigest()[:32]
+    parts = [*machine, version("httptools"), hashlib.sha256(source).hexdigest()]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
 def drive_clients(load: HttpLoad, supply: Supply, asks: LoadCallbacks | None = None) -> LoadRecording:
@@ -336,8 +336,8 @@ def drive_clients(load: HttpLoad, supply: Supply, asks: LoadCallbacks | None = N
         ours, theirs = context.Pipe(duplex=False)
         share = replace(load, client=client)
         # Only the first one tells how far it is: all are equally far.
-        told = asks and replace(asks, measuring=_nothing, progress=asks.progress if client == 0 else _nothing)
-        processes.append(context.Process(target=_client, args=(share, supply, told, theirs), daemon=True))
+        callbacks = asks and replace(asks, measuring=_nothing, progress=asks.progress if client == 0 else _nothing)
+        processes.append(context.Process(target=_client, args=(share, supply, callbacks, theirs), daemon=True))
         pipes.append((ours, theirs))
     begun = []
     try:

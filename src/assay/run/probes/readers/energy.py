@@ -253,9 +253,9 @@ def parse(text: bytes) -> tuple[float, float] | None:
     from xml.parsers.expat import ExpatError
 
     try:
-        told: dict[str, Any] = plistlib.loads(text.strip())
-        seconds = float(told["elapsed_ns"]) / 1e9
-        processor: dict[str, Any] = told["processor"]
+        report: dict[str, Any] = plistlib.loads(text.strip())
+        seconds = float(report["elapsed_ns"]) / 1e9
+        processor: dict[str, Any] = report["processor"]
     except (ValueError, KeyError, TypeError, ExpatError, plistlib.InvalidFileException):
         return None
     if seconds <= 0:

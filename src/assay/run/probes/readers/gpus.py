@@ -127,15 +127,15 @@ class GpuSampler:
 
     def throttled(self, columns: ReadingColumns, window: Window) -> dict[str, tuple[str, ...]]:
         """Board → reasons seen in a window for which it held its clocks down; boards that do not tell are left out."""
-        told: dict[str, tuple[str, ...]] = {}
+        throttling: dict[str, tuple[str, ...]] = {}
         for source, column in columns.named("throttle_bits"):
             seen = {
                 int(bits) for at, bits in zip(column.at_ns, column.value, strict=True) if window[0] <= at <= window[1]
             }
             if seen and self._reader is not None:
                 reasons = (reason for bits in sorted(seen) for reason in self._reader.throttle_reasons(bits))
-                told[source] = tuple(dict.fromkeys(reasons))
-        return told
+                throttling[source] = tuple(dict.fromkeys(reasons))
+        return throttling
 
     def processes(self, window: Window, ours: Collection[int], begin_ns: int) -> dict[str, Any]:
         """Who computed on the boards in a window.
@@ -148,35 +148,39 @@ class GpuSampler:
             why it is not known.
         """
         boards = [f"gpu:{index}" for index in range(self.count) if index not in self._untold]
-        told: dict[str, Any] = {"job": dict.fromkeys(boards, 0), "foreign": {one: [] for one in boards}, "untold": {}}
+        summary: dict[str, Any] = {
+            "job": dict.fromkeys(boards, 0),
+            "foreign": {gpu: [] for gpu in boards},
+            "untold": {},
+        }
         for (index, pid), seen in sorted(self.sightings.copy().items(), key=lambda pair: pair[0]):
             board = f"gpu:{index}"
-            if board not in told["foreign"] or seen.first_ns > window[1] or seen.last_ns < window[0]:
+            if board not in summary["foreign"] or seen.first_ns > window[1] or seen.last_ns < window[0]:
                 continue
             if pid in ours:
-                told["job"][board] += 1
+                summary["job"][board] += 1
             elif seen.name or seen.first_ns < begin_ns:
-                told["foreign"][board].append(f"{seen.name or 'a process outside this container'} (pid {pid})")
+                summary["foreign"][board].append(f"{seen.name or 'a process outside this container'} (pid {pid})")
             else:
-                told["untold"][board] = "the driver names processes by numbers of another container"
-        for board in told["untold"]:
-            del told["job"][board]
-        told["foreign"] = {board: tuple(names) for board, names in told["foreign"].items()}
-        return told
+                summary["untold"][board] = "the driver names processes by numbers of another container"
+        for board in summary["untold"]:
+            del summary["job"][board]
+        summary["foreign"] = {board: tuple(names) for board, names in summary["foreign"].items()}
+        return summary
 
     def _read(self, index: int) -> None:
         if self._reader is None:
             return
         begin_ns = time.perf_counter_ns()
         try:
-            told = self._reader.read(index)
+            values = self._reader.read(index)
         except Exception as failure:  # NVML has its own errors, and none may end the rest
             self._lost.add(index)
             self.absent[f"gpu:{index}"] = f"lost in the middle: {failure}"
             return
         at_ns = (begin_ns + time.perf_counter_ns()) // 2
         with self._lock:
-            for name, value in told.items():
+            for name, value in values.items():
                 add = self._columns.counter if name == "energy_j" else self._columns.gauge
                 add(f"gpu:{index}", name, at_ns, float(value))
 
@@ -186,12 +190,12 @@ class GpuSampler:
             if index in self._lost or index in self._untold or self._reader is None:
                 continue
             try:
-                found = [pid for pid, _ in self._reader.processes(index)]
+                pids = [pid for pid, _ in self._reader.processes(index)]
             except Exception as failure:  # not every driver tells
                 self._untold.add(index)
                 self.absent[f"gpu:{index}.processes"] = f"the driver does not tell: {failure}"
                 continue
-            for pid in found:
+            for pid in pids:
                 seen = self.sightings.get((index, pid))
                 if seen is None:
                     self.sightings[index, pid] = GpuProcess(now_ns, now_ns, self._name(pid))

@@ -117,10 +117,10 @@ class Disks:
     def __init__(self, root: Path) -> None:
         self._file = KernelFile(root / "proc/diskstats", 16384, whole=True)
         try:
-            found = sorted((root / "sys/block").iterdir())
+            devices = sorted((root / "sys/block").iterdir())
         except OSError:
             raise _UnseenError("no /sys/block tells disks from their partitions") from None
-        self._disks = frozenset(one.name.encode() for one in found if "/virtual/" not in str(one.resolve()))
+        self._disks = frozenset(device.name.encode() for device in devices if "/virtual/" not in str(device.resolve()))
         if not self._disks:
             raise _UnseenError("no disk of its own in /sys/block")
 
@@ -180,7 +180,7 @@ class Clocks:
         self._files = [KernelFile(path) for path in _spread(paths)]
 
     def read(self, into: MachineReading) -> None:
-        into.states["cpu_mhz"] = sum(one.number() for one in self._files) / len(self._files) / 1e3
+        into.states["cpu_mhz"] = sum(file.number() for file in self._files) / len(self._files) / 1e3
 
 
 class Heat:
@@ -205,7 +205,7 @@ class Heat:
             raise _UnseenError("no temperature sensor of the processor in /sys/class/thermal or /sys/class/hwmon")
 
     def read(self, into: MachineReading) -> None:
-        into.states["temperature_c"] = max(one.number() for one in self._files) / 1e3
+        into.states["temperature_c"] = max(file.number() for file in self._files) / 1e3
 
 
 class Throttling:
@@ -229,7 +229,7 @@ class Throttling:
         """Look whether a count has grown."""
         since_ns, self._last_ns = self._last_ns, time.perf_counter_ns()
         for reason, files in self._counts.items():
-            count = sum(one.number() for one in files)
+            count = sum(file.number() for file in files)
             if count > self._before.setdefault(reason, count):
                 self._seen.append((since_ns, self._last_ns, reason))
             self._before[reason] = count

@@ -129,7 +129,7 @@ class ProcessTree:
         if now_s >= self._search_again_s:
             self._search_again_s = now_s + _SEARCH_EVERY_S
             return True
-        return len(self._members) <= _FEW and any(one.has_new_children() for one in self._members.values())
+        return len(self._members) <= _FEW and any(member.has_new_children() for member in self._members.values())
 
     def _pass(self, *, counts: bool) -> tuple[dict[str, float], dict[str, float], bool]:
         ticks = resident = threads = processes = read = written = 0
@@ -160,8 +160,8 @@ class ProcessTree:
         if member.io is None or "job.disk" in self.absent:
             return 0, 0
         try:
-            told = dict(line.split(b": ", 1) for line in member.io.read().splitlines())
-            return int(told[b"read_bytes"]), int(told[b"write_bytes"])
+            counters = dict(line.split(b": ", 1) for line in member.io.read().splitlines())
+            return int(counters[b"read_bytes"]), int(counters[b"write_bytes"])
         except ProcessLookupError:
             raise
         except (OSError, ValueError, KeyError) as problem:
@@ -176,9 +176,9 @@ class ProcessTree:
         except OSError:
             return
         self._strangers.intersection_update(there)
-        parents = {pid: told for pid in there - self._strangers - self._members.keys() if (told := self._kin(pid))}
-        while found := [pid for pid, kin in parents.items() if kin[0] in self._members or kin[1] in self._roots]:
-            for pid in found:
+        parents = {pid: family for pid in there - self._strangers - self._members.keys() if (family := self._kin(pid))}
+        while newcomers := [pid for pid, kin in parents.items() if kin[0] in self._members or kin[1] in self._roots]:
+            for pid in newcomers:
                 del parents[pid]
                 self._admit(pid)
         self._strangers.update(parents)

@@ -34,10 +34,10 @@ class PsutilMachine:
         if counts and (disks := psutil.disk_io_counters()) is not None:
             reading.totals |= {"disk_read_bytes": float(disks.read_bytes), "disk_write_bytes": float(disks.write_bytes)}
         if counts:
-            told = psutil.net_io_counters(pernic=True).items()
-            cards = [one for name, one in told if not name.lower().startswith("lo")]
-            reading.totals["net_in_bytes"] = float(sum(one.bytes_recv for one in cards))
-            reading.totals["net_out_bytes"] = float(sum(one.bytes_sent for one in cards))
+            counters = psutil.net_io_counters(pernic=True).items()
+            cards = [card for name, card in counters if not name.lower().startswith("lo")]
+            reading.totals["net_in_bytes"] = float(sum(card.bytes_recv for card in cards))
+            reading.totals["net_out_bytes"] = float(sum(card.bytes_sent for card in cards))
         if slow:
             swap = psutil.swap_memory()
             reading.totals |= {"swap_in_bytes": float(swap.sin), "swap_out_bytes": float(swap.sout)}
@@ -87,9 +87,9 @@ class PsutilTree:
         for root in self._roots:
             try:
                 top = self._known.get(root) or psutil.Process(root)
-                found = [top, *top.children(recursive=True)]
+                processes = [top, *top.children(recursive=True)]
             except psutil.Error:
                 continue
-            for one in found:
-                self._known.setdefault(one.pid, one)
-                self.pids.add(one.pid)
+            for process in processes:
+                self._known.setdefault(process.pid, process)
+                self.pids.add(process.pid)

@@ -53,8 +53,8 @@ def find_runtime(asked: str, at: str, which: Callable[[str], str | None] = shuti
             continue
         for name in way.programs:
             looked.append(name)
-            if found := which(name):
-                return Runtime(kind, found)
+            if program := which(name):
+                return Runtime(kind, program)
     raise MeasureError(
         f"no program that runs containers is here (looked for {', '.join(looked)})",
         code="container-runtime",

@@ -44,13 +44,13 @@ class Image:
 def find(folder: Path, runtime: str, reference: str) -> Image | None:
     """An image that was kept before; None where it is not there, or is no longer whole."""
     try:
-        found = json.loads(_note(folder, runtime, reference).read_text())
-        path = folder / runtime / found["file"]
-        if path.stat().st_size != found["size_bytes"]:
+        note = json.loads(_note(folder, runtime, reference).read_text())
+        path = folder / runtime / note["file"]
+        if path.stat().st_size != note["size_bytes"]:
             return None
     except (OSError, ValueError, LookupError):
         return None
-    return Image(runtime, reference, path, found["sha256"], found["size_bytes"], found["fetched_at"], found["facts"])
+    return Image(runtime, reference, path, note["sha256"], note["size_bytes"], note["fetched_at"], note["facts"])
 
 
 def keep(folder: Path, runtime: str, reference: str, suffix: str, make: Callable[[Path], Mapping[str, str]]) -> Image:
@@ -59,8 +59,8 @@ def keep(folder: Path, runtime: str, reference: str, suffix: str, make: Callable
     Raises:
         MeasureError: if it cannot be fetched or kept.
     """
-    if (known := find(folder, runtime, reference)) is not None:
-        return known
+    if (cached := find(folder, runtime, reference)) is not None:
+        return cached
     home = folder / runtime
     try:
         with held(home / "locks" / _key(runtime, reference)):
@@ -129,9 +129,9 @@ def _made(folder: Path, runtime: str, reference: str, suffix: str, make: Callabl
         with suppress(OSError):
             partial.unlink(missing_ok=True)
     image = Image(runtime, reference, path, digest, path.stat().st_size, _now(), facts, fresh=True)
-    told = {**asdict(image), "file": path.name}
+    fields = {**asdict(image), "file": path.name}
     wanted = ("runtime", "reference", "file", "sha256", "size_bytes", "fetched_at", "facts")
-    write_whole(_note(folder, runtime, reference), json.dumps({key: told[key] for key in wanted}, indent=2).encode())
+    write_whole(_note(folder, runtime, reference), json.dumps({key: fields[key] for key in wanted}, indent=2).encode())
     return image
 
 

@@ -39,24 +39,24 @@ class Oci(ContainerRuntime):
         return registry_name(image, self.kind, at, hint)
 
     def words(self, box: Container) -> list[str]:
-        found = [box.runtime.program, "run", "--rm", "--name", box.name, "--label", f"{LABEL}={box.tag}"]
+        arguments = [box.runtime.program, "run", "--rm", "--name", box.name, "--label", f"{LABEL}={box.tag}"]
         if box.host_network:
-            found += ["--network=host"]
+            arguments += ["--network=host"]
         elif box.port:
-            found += ["--publish", f"{box.host}:{box.port}:{box.port}"]
-        found += ["--shm-size", str(box.shm)] if box.shm else []
+            arguments += ["--publish", f"{box.host}:{box.port}:{box.port}"]
+        arguments += ["--shm-size", str(box.shm)] if box.shm else []
         if box.gpus:
-            found += ["--device", "nvidia.com/gpu=all"] if self.kind == "podman" else ["--gpus", str(box.gpus)]
+            arguments += ["--device", "nvidia.com/gpu=all"] if self.kind == "podman" else ["--gpus", str(box.gpus)]
         for key, value in (box.env or {}).items():
-            found += ["--env", f"{key}={value}"]
+            arguments += ["--env", f"{key}={value}"]
         for key in box.hidden or {}:
-            found += ["--env", key]
+            arguments += ["--env", key]
         for here, there in (box.mounts or {}).items():
-            found += ["--volume", f"{here}:{there}"]
-        found += ["--workdir", box.workdir] if box.workdir else []
+            arguments += ["--volume", f"{here}:{there}"]
+        arguments += ["--workdir", box.workdir] if box.workdir else []
         if box.command is None:
-            return [*found, box.image, *box.args]
-        return [*found, "--entrypoint", box.command[0], box.image, *box.command[1:]]
+            return [*arguments, box.image, *box.args]
+        return [*arguments, "--entrypoint", box.command[0], box.image, *box.command[1:]]
 
     def identity(self, box: Container) -> dict[str, str]:
         return self._inspected(box.runtime.program, box.image)
@@ -81,12 +81,12 @@ class Oci(ContainerRuntime):
 
     def make(self, program: str, image: str, within_s: float, path: Path) -> dict[str, str]:
         """Pull an image and save an archive of it, from which nodes without a network load it."""
-        if not (known := self._inspected(program, image)):
+        if not (identity := self._inspected(program, image)):
             run_on_image([program, "pull", "--quiet", image], image, "pulled", within_s)
-            known = self._inspected(program, image)
+            identity = self._inspected(program, image)
         form = ["--format", "oci-archive"] if self.kind == "podman" else []
         run_on_image([program, "save", *form, "--output", str(path), image], image, "saved", within_s)
-        return known
+        return identity
 
     def _inspected(self, program: str, image: str) -> dict[str, str]:
         return read_inspected(ask([program, "image", "inspect", image]))
@@ -106,14 +106,14 @@ PODMAN, DOCKER = Podman(), Docker()
 def read_inspected(answer: str) -> dict[str, str]:
     """What a runtime's description of an image says about its identity; nothing where it knows no such image."""
     try:
-        told = json.loads(answer)[0]
+        described = json.loads(answer)[0]
     except (ValueError, LookupError):
         return {}
-    identity = str(told["Id"])
-    digests = [told.get("Digest") or "", *(name.partition("@")[2] for name in told.get("RepoDigests") or ())]
-    digest = next((one for one in digests if one), "")
-    found = {"image_id": identity if ":" in identity else f"sha256:{identity}"}
-    return found | ({"image_digest": digest} if digest else {})
+    identity = str(described["Id"])
+    digests = [described.get("Digest") or "", *(name.partition("@")[2] for name in described.get("RepoDigests") or ())]
+    digest = next((candidate for candidate in digests if candidate), "")
+    facts = {"image_id": identity if ":" in identity else f"sha256:{identity}"}
+    return facts | ({"image_digest": digest} if digest else {})
 
 
 def at_once(program: str) -> Sequence[str]:
@@ -134,13 +134,13 @@ class Apptainer(ContainerRuntime):
 
     def words(self, box: Container) -> list[str]:
         """`exec` with the command, or `run` for the image's own."""
-        found = [box.runtime.program, "run" if box.command is None else "exec"]
+        arguments = [box.runtime.program, "run" if box.command is None else "exec"]
         # Images are read-only here; many services write beside their program, as they may with the other runtimes.
-        found += ["--cleanenv", "--writable-tmpfs", *(["--nv"] if box.gpus else [])]
+        arguments += ["--cleanenv", "--writable-tmpfs", *(["--nv"] if box.gpus else [])]
         for here, there in (box.mounts or {}).items():
-            found += ["--bind", f"{here}:{there}"]
-        found += ["--pwd", box.workdir] if box.workdir else []
-        return [*found, box.image, *(box.args if box.command is None else box.command)]
+            arguments += ["--bind", f"{here}:{there}"]
+        arguments += ["--pwd", box.workdir] if box.workdir else []
+        return [*arguments, box.image, *(box.args if box.command is None else box.command)]
 
     def environment(self, box: Container, inherited: Mapping[str, str]) -> dict[str, str]:
         """Our own, with the container's variables under the names that the runtime looks for."""
@@ -197,17 +197,17 @@ class Charliecloud(ContainerRuntime):
                 try_="write the whole command",
             )
         # A /tmp of its own, for the same reason as with apptainer: the image itself is read-only.
-        found = [box.runtime.program, "--private-tmp"]
+        arguments = [box.runtime.program, "--private-tmp"]
         if Path(box.image).is_file():
-            found += [f"--mount={mount_point()}"]
-        found += ["--set-env"] if has_variables(box.image) else []
-        found += ["--env-no-expand"]
+            arguments += [f"--mount={mount_point()}"]
+        arguments += ["--set-env"] if has_variables(box.image) else []
+        arguments += ["--env-no-expand"]
         # The file's variables win over the image's; those with secrets go by the environment.
-        found += [f"--set-env={key}={value}" for key, value in (box.env or {}).items()]
+        arguments += [f"--set-env={key}={value}" for key, value in (box.env or {}).items()]
         # It knows no mounts that are only read.
-        found += [f"--bind={here}:{there.removesuffix(':ro')}" for here, there in (box.mounts or {}).items()]
-        found += [f"--cd={box.workdir}"] if box.workdir else []
-        return [*found, box.image, "--", *box.command]
+        arguments += [f"--bind={here}:{there.removesuffix(':ro')}" for here, there in (box.mounts or {}).items()]
+        arguments += [f"--cd={box.workdir}"] if box.workdir else []
+        return [*arguments, box.image, "--", *box.command]
 
     def environment(self, box: Container, inherited: Mapping[str, str]) -> dict[str, str]:
         """Nearly nothing: what ch-run has in its own environment, the container has too."""

@@ -91,9 +91,9 @@ def _errors(recording: LoadRecording, rows: Rows, phase: int) -> Facts:
     kinds, first, counts = np.unique(
         rows.outcome[bad].astype(np.int64) * 10_000 + detail, return_index=True, return_counts=True
     )
-    found = sorted(zip(counts.tolist(), bad[first].tolist(), strict=True), reverse=True) if len(kinds) else []
+    failures = sorted(zip(counts.tolist(), bad[first].tolist(), strict=True), reverse=True) if len(kinds) else []
     return {
-        _kind(recording, rows, row): {"count": count, "first": _words(recording, rows, row)} for count, row in found
+        _kind(recording, rows, row): {"count": count, "first": _words(recording, rows, row)} for count, row in failures
     }
 
 
@@ -215,13 +215,16 @@ def _tokens(recording: LoadRecording, rows: Rows) -> Facts:
 
 
 def _itl_is(rows: Rows) -> str:
-    told, even = rows.tally.by_tokenizer, rows.tally.evenly
+    by_tokenizer, even = rows.tally.by_tokenizer, rows.tally.evenly
     inside = "averaged inside chunks: the server sends several tokens at once"
     if not even:
         return f"{inside}; a tokenizer told how many each chunk has"
-    if not told:
+    if not by_tokenizer:
         return f"{inside}, and without a tokenizer they were spread evenly over the chunks of an answer"
-    return f"{inside}; a tokenizer told the tokens of the chunks of {told} answers, those of {even} were spread evenly"
+    return (
+        f"{inside}; a tokenizer told the tokens of the chunks of {by_tokenizer} answers, "
+        f"those of {even} were spread evenly"
+    )
 
 
 def _reasoning(recording: LoadRecording, rows: Rows) -> Facts:
@@ -243,7 +246,7 @@ def _reasoning(recording: LoadRecording, rows: Rows) -> Facts:
 
 
 def _stages(recording: LoadRecording, rows: Rows) -> list[JsonValue]:
-    found: list[JsonValue] = []
+    stages: list[JsonValue] = []
     for stage in np.unique(recording.stage[recording.measured()]).tolist():
         mine = np.flatnonzero((recording.stage == stage) & (recording.phase == MEASURE))
         ended = mine[rows.outcome[mine] == OK]
@@ -254,8 +257,8 @@ def _stages(recording: LoadRecording, rows: Rows) -> list[JsonValue]:
             if len(there):
                 took = (end[there] - recording.due_ns[there]) / 1e6
                 facts[name] = {"p50": float(np.quantile(took, 0.5)), "p99": float(np.quantile(took, 0.99))}
-        found.append(facts)
-    return found
+        stages.append(facts)
+    return stages
 
 
 # Answers whose memory may be held at once.
@@ -298,11 +301,11 @@ def outputs(recording: LoadRecording, rows: Rows, api: ServedApi, items: Sequenc
 def _said(recording: LoadRecording, rows: Rows, api: ServedApi, row: int) -> tuple[str, Facts]:
     outcome = OUTCOMES[rows.outcome[row]]
     body = bytes(recording.body_of(row))
-    known = next((found for name in _REQUEST_IDS if (found := recording.header_of(row, name))), None)
+    request_id = next((header for name in _REQUEST_IDS if (header := recording.header_of(row, name))), None)
     if outcome == "status" or not body:
         error = server_words(body) if outcome == "status" else recording.header_of(row, "problem")
         error = None if rows.outcome[row] == OK else error or meaning_of(outcome)
-        return "", {"finish_reason": None, "request_id": known, "error": error}
+        return "", {"finish_reason": None, "request_id": request_id, "error": error}
     answer = api.draft(body)
     error = None
     if outcome == "content" and answer.fault is not None:
@@ -310,7 +313,7 @@ def _said(recording: LoadRecording, rows: Rows, api: ServedApi, row: int) -> tup
     elif rows.outcome[row] not in (OK, UNFINISHED):
         error = recording.header_of(row, "problem") or meaning_of(outcome)
     also: Facts = {name: text for name, text in (("reasoning", answer.reasoning), ("tools", answer.tools)) if text}
-    return answer.text, {**also, "finish_reason": answer.finish, "request_id": known or answer.id, "error": error}
+    return answer.text, {**also, "finish_reason": answer.finish, "request_id": request_id or answer.id, "error": error}
 
 
 def _known(count: int) -> int | None:

@@ -112,15 +112,15 @@ def _around(line: bytes, text: str) -> tuple[bytes, bytes, bytes] | None:
     string = _STRING.match(line, begin)
     stop = begin if string is None else string.end()
     try:
-        found = decode_string(line[begin:stop])
+        decoded = decode_string(line[begin:stop])
     except ValueError:
         return None
-    return (line[:begin], marks[0].group(), line[stop:]) if found == text else None
+    return (line[:begin], marks[0].group(), line[stop:]) if decoded == text else None
 
 
 def _last(pattern: re.Pattern[bytes], body: bytes) -> bytes | None:
-    found = [match.group() for match in pattern.finditer(body)]
-    return found[-1] if found else None
+    matches = [match.group() for match in pattern.finditer(body)]
+    return matches[-1] if matches else None
 
 
 def _opening_of(prefix: bytes) -> tuple[re.Pattern[bytes], int]:
@@ -213,17 +213,17 @@ class FastReader:
         form = form_of(body, draft)
         if form is None:
             return
-        known = next((one for one in self._forms if one.same(form)), None)
-        if known is None and len(self._forms) == _MOST_FORMS:
+        existing = next((template for template in self._forms if template.same(form)), None)
+        if existing is None and len(self._forms) == _MOST_FORMS:
             return
-        form = known or form
+        form = existing or form
         lines = body.split(b"\n")
         if not self._learn_edges(form, body, lines):
             return
         outline = self._by_form(form, body, lines)
         if outline is None or not _agree(outline.draft(), draft):  # then nothing that was learned of it is right
-            self._forms = [one for one in self._forms if one is not form]
-        elif known is None:
+            self._forms = [template for template in self._forms if template is not form]
+        elif existing is None:
             self._forms.append(form)
 
     def _learn_edges(self, form: StreamTemplate, body: bytes, lines: Sequence[bytes]) -> bool:
@@ -338,7 +338,7 @@ def _bounds(form: StreamTemplate, body: bytes, lines: Sequence[bytes]) -> tuple[
 
 def _ends(lines: Sequence[bytes], which: Sequence[int], begin: int, at: int) -> Sequence[int]:
     """Where some events end, counted from the line `begin`, which starts at a position."""
-    return [at + sum(map(len, lines[begin : begin + 2 * one + 1])) + 2 * one for one in which] if which else ()
+    return [at + sum(map(len, lines[begin : begin + 2 * number + 1])) + 2 * number for number in which] if which else ()
 
 
 def _agree(one: AnswerDraft, other: AnswerDraft) -> bool:
@@ -370,37 +370,39 @@ class AnswerOutlines:
         return np.asarray(self._rows, dtype=np.int64)
 
     def events(self) -> list[int]:
-        return [one.events for one in self._found]
+        return [outline.events for outline in self._found]
 
     def usage(self, name: str) -> NDArray[np.int64]:
         """One of the server's counts of each; -1 where it gave none."""
-        given = [getattr(one.usage, name) for one in self._found]
+        given = [getattr(outline.usage, name) for outline in self._found]
         return np.array([-1 if count is None else count for count in given], dtype=np.int64)
 
     def text_ends(self) -> NDArray[np.int64]:
         """Where the events with text end in the content."""
-        found, starts = self._found, np.asarray(self._starts, dtype=np.int64)
-        counts = np.array([len(one.sizes) for one in found], dtype=np.int64)
-        reached = np.fromiter(chain.from_iterable(one.sizes for one in found), np.int64, int(counts.sum()))
-        reached += np.repeat(np.array([one.around for one in found], dtype=np.int64), counts)
+        outlines, starts = self._found, np.asarray(self._starts, dtype=np.int64)
+        counts = np.array([len(outline.sizes) for outline in outlines], dtype=np.int64)
+        reached = np.fromiter(chain.from_iterable(outline.sizes for outline in outlines), np.int64, int(counts.sum()))
+        reached += np.repeat(np.array([outline.around for outline in outlines], dtype=np.int64), counts)
         np.cumsum(reached, out=reached)
         before = np.concatenate([np.zeros(1, dtype=np.int64), reached[np.cumsum(counts)[:-1] - 1]])
         # Two line breaks follow an event, and are not part of it.
-        reached += np.repeat(starts + np.array([one.start for one in found], dtype=np.int64) - 2 - before, counts)
+        reached += np.repeat(
+            starts + np.array([outline.start for outline in outlines], dtype=np.int64) - 2 - before, counts
+        )
         edges = [
             begin + end
-            for begin, one in zip(self._starts, found, strict=True)
-            if one.lead or one.trail
-            for end in (*one.lead, *one.trail)
+            for begin, outline in zip(self._starts, outlines, strict=True)
+            if outline.lead or outline.trail
+            for end in (*outline.lead, *outline.trail)
         ]
         return np.concatenate([reached, np.array(edges, dtype=np.int64)])
 
     def finish_ends(self) -> NDArray[np.int64]:
         """Where the events end that gave the finish reason and one token without text."""
         ends = [
-            begin + one.finish_end
-            for begin, one in zip(self._starts, self._found, strict=True)
-            if tokens_of(one) != one.events
+            begin + outline.finish_end
+            for begin, outline in zip(self._starts, self._found, strict=True)
+            if tokens_of(outline) != outline.events
         ]
         return np.array(ends, dtype=np.int64)
 

@@ -73,21 +73,21 @@ def window_totals(recording: LoadRecording, rows: Rows, api: ServedApi) -> Numbe
 def ended_inside(recording: LoadRecording, rows: Rows) -> NDArray[np.bool_]:
     """The requests that ended well in the window, whenever they were due: throughput and goodput count these."""
     begin, end = recording.window
-    found: NDArray[np.bool_] = (rows.outcome == OK) & (recording.end_ns >= begin) & (recording.end_ns < end)
-    return found
+    inside: NDArray[np.bool_] = (rows.outcome == OK) & (recording.end_ns >= begin) & (recording.end_ns < end)
+    return inside
 
 
 def counted(recording: LoadRecording, rows: Rows, metrics: Mapping[str, float]) -> dict[str, JsonValue]:
     """What was done in the measured window, and when that was: the numbers behind the rates."""
     begin, end = recording.window
-    found: dict[str, JsonValue] = {
+    facts: dict[str, JsonValue] = {
         "items": int(np.count_nonzero(ended_inside(recording, rows))),
         "window_ns": [begin, end],
     }
     if "output_tokens_per_s" in metrics:
         arrived = (recording.piece_ns >= begin) & (recording.piece_ns < end)
-        found["output_tokens"] = int(rows.piece_tokens[arrived].sum(dtype=np.int64))
-    return found
+        facts["output_tokens"] = int(rows.piece_tokens[arrived].sum(dtype=np.int64))
+    return facts
 
 
 def in_flight(recording: LoadRecording) -> float:
@@ -166,7 +166,7 @@ class ProbeFigures:
 
 
 def figures(recording: LoadRecording, rows: Rows, api: ServedApi, definition: Definition) -> Figures:
-    found = tuple(_samples(recording, rows, api))
+    sample_sets = tuple(_samples(recording, rows, api))
     metrics, absent = window_totals(recording, rows, api)
     target = definition.target
     if isinstance(target, Served):
@@ -176,21 +176,23 @@ def figures(recording: LoadRecording, rows: Rows, api: ServedApi, definition: De
     judged = judge(recording, rows, definition.objective)
     if definition.objective:
         _goodput(recording, rows, judged, metrics, absent)
-    absent |= _missing(recording, rows, api, {one.metric for one in found if one.phase == "measure"})
+    absent |= _missing(
+        recording, rows, api, {sample_set.metric for sample_set in sample_sets if sample_set.phase == "measure"}
+    )
     facts = gather(recording, rows, api, definition.load, metrics)
     facts["counted"] = counted(recording, rows, metrics)
     if definition.objective:
         facts["goodput"] = {"judged_by": list(judged.by), "ignored": dict(judged.ignored)}
     if isinstance(target, Served) and target.price is not None:
         facts["cost"] = {"currency": target.price.currency, "of": "requests that were due in the window and ended well"}
-    return Figures(found, metrics, absent, facts, judged)
+    return Figures(sample_sets, metrics, absent, facts, judged)
 
 
 def probe_figures(recording: LoadRecording, rows: Rows, api: ServedApi, definition: Definition) -> ProbeFigures:
     """What a search for a rate needs of one probe."""
     due = recording.measured()
     columns = {name: column(name, recording, rows)[due] for name in (_OF_TEXT if api.generates else _OF_PROBES)}
-    values = {name: one[np.isfinite(one)] for name, one in columns.items()}
+    values = {name: series[np.isfinite(series)] for name, series in columns.items()}
     if api.generates:
         for name, gaps in _gaps(recording, rows):
             values[name] = samples(gaps, recording.phase[gaps.row] == MEASURE)[1]

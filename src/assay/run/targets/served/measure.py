@@ -110,9 +110,9 @@ class _Run:
         with self.stage.phase("score"):
             keep_telemetry(probe, recording.window, self.facts, self.absent, self.files)
             rows = self._read(recording, api, work, local)
-            found = figures(recording, rows, api, self.definition)
-            self._keep(found, recording, work)
-            self._share(found, recording, rows, api)
+            summary = figures(recording, rows, api, self.definition)
+            self._keep(summary, recording, work)
+            self._share(summary, recording, rows, api)
             self._score(recording, rows, api, work)
         return Measured(
             self.metrics, self.absent, tuple(self.samples), self.facts, window=_of(seen, recording), files=self.files
@@ -200,7 +200,7 @@ class _Run:
         if self.definition.load.rate != "search":
             how = (self.order, self.stage, self.rules, self.began_ns, latency_s, self.rendezvous)
             return drive_watched(load, supply, *how)
-        found = search_rate(
+        search = search_rate(
             self.order,
             self.there.origin,
             supply,
@@ -213,12 +213,12 @@ class _Run:
             most=most,
             counter=lambda: Counter(self.server_tokenizer, local),
         )
-        self.facts["search"] = dict(found.facts)
-        if found.capacity is None:
-            self.absent["capacity_per_s"] = str(found.facts.get("reason", "no rate was shown to meet the objective"))
+        self.facts["search"] = dict(search.facts)
+        if search.capacity is None:
+            self.absent["capacity_per_s"] = str(search.facts.get("reason", "no rate was shown to meet the objective"))
         else:
-            self.metrics["capacity_per_s"] = found.capacity
-        return found.recording
+            self.metrics["capacity_per_s"] = search.capacity
+        return search.recording
 
     def _cpu_s(self) -> float:
         """Processor time of the client and of the service, where that runs here: both belong to the measurement."""
@@ -251,9 +251,9 @@ class _Run:
             "api": self.there.target.api,
             "model": self.there.target.model,
         }
-        told = ("requests", "pieces", "lag_p99_ms", "lag_max_ms", "resent")
+        fields = ("requests", "pieces", "lag_p99_ms", "lag_max_ms", "resent")
         self.facts["clients"] = [
-            {"cpu_s": round(cost.cpu_s, 4), **{name: getattr(cost, name) for name in told}}
+            {"cpu_s": round(cost.cpu_s, 4), **{name: getattr(cost, name) for name in fields}}
             for cost in recording.clients
         ]
         if not len(recording):
@@ -278,18 +278,18 @@ class _Run:
         keep = self.definition.workload.keep_outputs
         if not api.generates or (not work.scorers if keep is None else not keep and not work.scorers):
             return
-        found = tuple(outputs(recording, rows, api, work.items))
+        answers = tuple(outputs(recording, rows, api, work.items))
         if keep is not False:
             path = self.scratch / OUTPUTS
-            write_outputs(path, found)
+            write_outputs(path, answers)
             self.files[OUTPUTS] = path
         if work.scorers:
             left_s = _SCORING * reading_s(self.definition.measure)
-            said = scored(found, work.scorers, within_s=left_s)
+            said = scored(answers, work.scorers, within_s=left_s)
             at = np.sort(recording.due_ns[recording.measured()], kind="stable") - recording.window[0]
             for metric, values in said.values.items():
-                told = np.isfinite(values)
-                self.samples.append(SampleSet(metric, "measure", at[told], values[told]))
+                finite = np.isfinite(values)
+                self.samples.append(SampleSet(metric, "measure", at[finite], values[finite]))
             self.absent |= dict(said.absent)
             self.facts["scores"] = dict(said.facts)
 

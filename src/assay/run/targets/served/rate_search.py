@@ -87,8 +87,8 @@ def search_rate(
         raise MeasureError(message, code="search", at="measure.timeout", try_=try_)
     facts = searching.facts()
     capacity = facts.get("capacity")
-    found = float(capacity) if isinstance(capacity, int | float) else None
-    return RateSearchResult(found, facts, _telling(probes, found))
+    capacity_per_s = float(capacity) if isinstance(capacity, int | float) else None
+    return RateSearchResult(capacity_per_s, facts, _telling(probes, capacity_per_s))
 
 
 def _probe(order: Order, origin: Origin, rate: float, duration_s: float, left: int | None, *, first: bool) -> HttpLoad:
@@ -113,7 +113,7 @@ class _Judgeable:
         if not self._unseen or self._answers < _ENOUGH_ANSWERS:
             return
         metric = min(self._unseen)
-        limits = " and ".join(name for name, one in self._limits.items() if one == metric)
+        limits = " and ".join(name for name, limited in self._limits.items() if limited == metric)
         after = "the first probe" if self._probes == 1 else f"{self._probes} probes"
         raise MeasureError(
             f"{metric} has no samples after {after} with {self._answers} answers, so {limits} cannot be judged "
@@ -142,5 +142,5 @@ def _seen(rate: float, recording: LoadRecording, api: ServedApi, rows: Rows, ord
 def _telling(probes: Sequence[tuple[float, float, LoadRecording]], capacity: float | None) -> LoadRecording:
     """The recording that describes the answer best."""
     if capacity is None:
-        return min(probes, key=lambda one: one[0])[2]
-    return max((one for one in probes if one[0] == capacity), key=lambda one: one[1])[2]
+        return min(probes, key=lambda probe: probe[0])[2]
+    return max((probe for probe in probes if probe[0] == capacity), key=lambda probe: probe[1])[2]

@@ -41,24 +41,24 @@ def is_column(name: str) -> bool:
 def _between(begin: NDArray[np.int64], end: NDArray[np.int64], where: NDArray[np.bool_]) -> Column:
     """Milliseconds, where both moments were."""
     values = np.full(len(begin), np.nan)
-    found = where & (end > 0) & (begin > 0)
-    values[found] = (end[found] - begin[found]) / 1e6
+    valid = where & (end > 0) & (begin > 0)
+    values[valid] = (end[valid] - begin[valid]) / 1e6
     return values
 
 
 def _tpot(rows: Rows) -> Column:
     took, after = _decoding(rows)
     values = np.full(len(took), np.nan)
-    found = after > 0
-    values[found] = took[found] / 1e6 / after[found]
+    valid = after > 0
+    values[valid] = took[valid] / 1e6 / after[valid]
     return values
 
 
 def _user_speed(rows: Rows) -> Column:
     took, after = _decoding(rows)
     values = np.full(len(took), np.nan)
-    found = (after > 0) & (took > 0)
-    values[found] = after[found] / (took[found] / 1e9)
+    valid = (after > 0) & (took > 0)
+    values[valid] = after[valid] / (took[valid] / 1e9)
     return values
 
 
@@ -67,10 +67,10 @@ def _decoding(rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
     Tokens that the server kept to itself have no arrival and count for nothing here.
     """
-    known = (rows.outcome == OK) & rows.streamed & (rows.output_tokens >= 0) & (rows.first_ns > 0)
+    valid = (rows.outcome == OK) & rows.streamed & (rows.output_tokens >= 0) & (rows.first_ns > 0)
     sent = rows.output_tokens.astype(np.int64) - np.maximum(rows.hidden_tokens, 0)
-    after = np.where(known, np.maximum(sent - rows.first_tokens, 0), 0)
-    return np.where(known, rows.last_ns - rows.first_ns, 0), after
+    after = np.where(valid, np.maximum(sent - rows.first_tokens, 0), 0)
+    return np.where(valid, rows.last_ns - rows.first_ns, 0), after
 
 
 def _counts(tokens: NDArray[np.int32], rows: Rows) -> Column:
@@ -168,8 +168,8 @@ def _statistic(times: NDArray[np.float64], starts: NDArray[np.int64], name: str)
         at = starts + (counts - 1) * _QUANTILES[name]
         below = np.floor(at).astype(np.int64)
         above = np.minimum(below + 1, starts + counts - 1)
-        found: NDArray[np.float64] = times[below] + (at - below) * (times[above] - times[below])
-        return found
+        quantiles: NDArray[np.float64] = times[below] + (at - below) * (times[above] - times[below])
+        return quantiles
     if name == "min":
         return times[starts]
     if name == "max":
@@ -243,8 +243,8 @@ def _values(metric: str, statistic: str, recording: LoadRecording, rows: Rows) -
     if metric == "chunk_gap_ms":
         return statistic_by_row(chunk_gaps(recording, rows), statistic, len(recording))
     if metric == "first_answer_ms":  # without reasoning, the first token is the first of the answer
-        known = (rows.outcome == OK) & (rows.answer_ns > 0)
-        return np.where(known, (rows.answer_ns - recording.due_ns) / 1e6, np.nan)
+        answered = (rows.outcome == OK) & (rows.answer_ns > 0)
+        return np.where(answered, (rows.answer_ns - recording.due_ns) / 1e6, np.nan)
     return column(metric, recording, rows)
 
 

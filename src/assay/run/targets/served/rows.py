@@ -255,14 +255,14 @@ class _Reader:
             return
         if not draft.ends and tokens and draft.finish_end < 0:
             return  # nothing was seen to arrive
-        found = self.counter.spread(draft, tokens)
-        if found.tokens is None:
-            placed.single.add(start, found.ends)
-            self.chunks[row] = len(found.ends)  # with those that show nothing: half a character is a token too
+        spread = self.counter.spread(draft, tokens)
+        if spread.tokens is None:
+            placed.single.add(start, spread.ends)
+            self.chunks[row] = len(spread.ends)  # with those that show nothing: half a character is a token too
             self.first_chunk[row] = min(1, tokens)
         else:
-            placed.bundled.add(start, found.ends, found.tokens)
-            self.first_chunk[row] = found.tokens[0] if found.tokens else 0
+            placed.bundled.add(start, spread.ends, spread.tokens)
+            self.first_chunk[row] = spread.tokens[0] if spread.tokens else 0
 
     def _count_pending(self, pending: _Pending, placed: _Placed, stops: list[int], low: int) -> None:
         """Count by a tokenizer what the server did not count, all answers of a block at once."""
@@ -300,8 +300,8 @@ class _Reader:
             self.piece_tokens[first:last] += events + events_by_piece(placed.known.finish_ends(), ends)
         if placed.answers:
             rows, at = zip(*placed.answers, strict=True)
-            found = np.searchsorted(ends, np.asarray(at, dtype=np.int64))
-            self.answer_piece[list(rows)] = first + np.minimum(found, last - first - 1)
+            piece_index = np.searchsorted(ends, np.asarray(at, dtype=np.int64))
+            self.answer_piece[list(rows)] = first + np.minimum(piece_index, last - first - 1)
 
 
 def read_rows(
@@ -350,12 +350,12 @@ def _first_answer(draft: AnswerDraft) -> list[int]:
 
 def _estimate_open(reader: _Reader) -> None:
     """Tokens of answers that did not end and that nothing counted: as many per event as in the others."""
-    known = (reader.output_source == USAGE) & (reader.chunks > 0)
+    counted = (reader.output_source == USAGE) & (reader.chunks > 0)
     upto = np.concatenate([[0], np.cumsum(reader.piece_events, dtype=np.int64)])[reader.recording.pieces]
-    events = int(np.diff(upto)[known].sum())  # with text, as they are seen in answers that did not end
+    events = int(np.diff(upto)[counted].sum())  # with text, as they are seen in answers that did not end
     if not events:
         return
-    per_event = float((reader.output_tokens[known] - reader.hidden_tokens[known]).sum()) / events
+    per_event = float((reader.output_tokens[counted] - reader.hidden_tokens[counted]).sum()) / events
     opened = (reader.output_source == UNKNOWN) & (reader.outcome != _OK) & (reader.chunks > 0) & reader.streamed
     pieces = reader.recording.pieces
     for row in np.flatnonzero(opened):
@@ -378,13 +378,13 @@ def _count_inputs(reader: _Reader, items: Sequence[Item]) -> None:
     used = np.unique(which[lacking])
     if len(used):
         by_item = np.full(len(items), -1, dtype=np.int32)
-        by_item[used] = _prompt_counts(counter.server or counter.local, [items[one] for one in used], reader.api)
+        by_item[used] = _prompt_counts(counter.server or counter.local, [items[index] for index in used], reader.api)
         reader.input_tokens[lacking] = by_item[which[lacking]]
         reader.input_source[lacking] = counter.source
     if counter.local is not None:
-        told = np.flatnonzero(first & (reader.input_source != UNKNOWN) & (reader.input_source != LOCAL))
-        _, at = np.unique(which[told], return_index=True)
-        rows = told[at[:CHECKED]]
+        comparable = np.flatnonzero(first & (reader.input_source != UNKNOWN) & (reader.input_source != LOCAL))
+        _, at = np.unique(which[comparable], return_index=True)
+        rows = comparable[at[:CHECKED]]
         local = _prompt_counts(counter.local, [items[which[row]] for row in rows], reader.api)
         counter.tally.checked_inputs = list(zip(reader.input_tokens[rows].tolist(), local, strict=True))
 
@@ -411,8 +411,8 @@ def _finished(reader: _Reader, items: Sequence[Item]) -> Rows:
     first_ns[owner[::-1]] = recording.piece_ns[arrived[::-1]]
     first_tokens[owner[::-1]] = reader.piece_tokens[arrived[::-1]]
     answer_ns = np.where(reader.reasoned, 0, first_ns)
-    told = np.flatnonzero(reader.answer_piece >= 0)
-    answer_ns[told] = recording.piece_ns[reader.answer_piece[told]]
+    answered = np.flatnonzero(reader.answer_piece >= 0)
+    answer_ns[answered] = recording.piece_ns[reader.answer_piece[answered]]
     which = recording.session % max(1, len(items))
     own: dict[str, Any] = {
         "first_ns": first_ns,

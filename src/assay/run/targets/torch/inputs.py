@@ -122,10 +122,10 @@ def _sized(
     batches = batch_keys(shapes, workload.dims)
     settled = {dim for name in given for dim in declared[name].shape or ()}
     defaults = {
-        dim: one.example[axis]
-        for one in declared.values()
-        if one.example is not None
-        for axis, dim in enumerate(one.shape or ())
+        dim: spec.example[axis]
+        for spec in declared.values()
+        if spec.example is not None
+        for axis, dim in enumerate(spec.shape or ())
         if isinstance(dim, str) and dim in bounds and dim not in batches | settled | set(workload.dims)
     }
     # A program may be made for two items or more; the smallest batch that it takes is the nearest to one.

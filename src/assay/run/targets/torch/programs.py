@@ -85,12 +85,12 @@ class TorchProgram:
                 "file": self._path.name,
                 "sha256": self._order.model_sha256,
                 "size_bytes": self._path.stat().st_size,
-                "weights": sum(one.numel() for one in tensors),
-                "weights_bytes": sum(one.numel() * one.element_size() for one in tensors),
+                "weights": sum(tensor.numel() for tensor in tensors),
+                "weights_bytes": sum(tensor.numel() * tensor.element_size() for tensor in tensors),
             },
             "dims": fed.dim_facts() if fed else {},
             "inputs": fed.facts() if fed else [],
-            "outputs": [_described(one) for one in _tensors(self._called())],
+            "outputs": [_described(tensor) for tensor in _tensors(self._called())],
         }
 
     def close(self) -> None:
@@ -113,7 +113,7 @@ def _tensors(result: object) -> list[Any]:
     torch = devices.library()
     from torch.utils import _pytree as pytree
 
-    return [one for one in pytree.tree_leaves(result) if isinstance(one, torch.Tensor)]
+    return [tensor for tensor in pytree.tree_leaves(result) if isinstance(tensor, torch.Tensor)]
 
 
 def _described(tensor: Any) -> JsonValue:  # noqa: ANN401  (a torch.Tensor)
@@ -191,7 +191,7 @@ def _pickled(config: bytes) -> bool:
     """Whether a table of weights or constants names anything but the bytes of tensors."""
     try:
         entries = list(json.loads(config)["config"].values())
-        return any(one["use_pickle"] or not str(one["path_name"]).startswith(_BYTES) for one in entries)
+        return any(entry["use_pickle"] or not str(entry["path_name"]).startswith(_BYTES) for entry in entries)
     except (ValueError, KeyError, TypeError, AttributeError):
         return True  # not as PyTorch writes it, so nothing is known about it
 
@@ -248,14 +248,14 @@ class _Exported:
         """The user's inputs in order, each with the value that the program was exported with."""
         from torch.utils import _pytree as pytree
 
-        specs = [one for one in self._program.graph_signature.input_specs if one.kind.name == "USER_INPUT"]
+        specs = [spec for spec in self._program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
         examples = pytree.tree_leaves(self._program.example_inputs)
         return list(zip(specs, examples if len(examples) == len(specs) else [None] * len(specs), strict=True))
 
     def _declared(self) -> dict[str, TorchInput]:
         nodes = {node.name: node for node in self._program.graph.nodes if node.op == "placeholder"}
         rows = self._tables()
-        found = {}
+        inputs = {}
         for spec, example in self._inputs():
             name = spec.arg.name
             if not _is_tensor(spec.arg):
@@ -263,8 +263,8 @@ class _Exported:
             fake = nodes[name].meta["val"]
             shape = tuple(size if isinstance(size, int) else str(size) for size in fake.shape)
             was = tuple(example.shape) if example is not None else None
-            found[name] = TorchInput(element_of(fake.dtype, name), shape, example=was, rows=rows.get(name))
-        return found
+            inputs[name] = TorchInput(element_of(fake.dtype, name), shape, example=was, rows=rows.get(name))
+        return inputs
 
     def _bounds(self) -> dict[str, Bounds]:
         return {
@@ -274,13 +274,13 @@ class _Exported:
 
     def _tables(self) -> dict[str, int]:
         """Input → rows of the table that it looks up directly."""
-        found: dict[str, int] = {}
+        rows: dict[str, int] = {}
         for node in self._program.graph.nodes:
             if node.op == "call_function" and str(node.target).startswith("aten.embedding.") and len(node.args) > 1:
                 table, index = node.args[:2]
                 size = int(table.meta["val"].shape[0])
-                found[index.name] = min(size, found.get(index.name, size))
-        return found
+                rows[index.name] = min(size, rows.get(index.name, size))
+        return rows
 
 
 class _Script:
@@ -290,8 +290,8 @@ class _Script:
         torch = library()
         self._module = torch.jit.load(str(path), map_location=torch.device(placement.name)).eval()
         arguments = self._module.forward.schema.arguments[1:]
-        self._types = {one.name: str(one.type) for one in arguments}
-        self._optional = {one.name for one in arguments if one.has_default_value()}
+        self._types = {argument.name: str(argument.type) for argument in arguments}
+        self._optional = {argument.name for argument in arguments if argument.has_default_value()}
 
     def fed(self, workload: Workload, base: Path) -> Feeds:
         specs = workload.inputs
@@ -344,7 +344,9 @@ def _inferring(module: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]
 def _of(program: Any) -> Iterator[Tensor]:  # noqa: ANN401  (an ExportedProgram)
     torch = library()
     yield from (
-        one for one in (*program.state_dict.values(), *program.constants.values()) if isinstance(one, torch.Tensor)
+        tensor
+        for tensor in (*program.state_dict.values(), *program.constants.values())
+        if isinstance(tensor, torch.Tensor)
     )
 
 

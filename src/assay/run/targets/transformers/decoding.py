@@ -218,16 +218,16 @@ class Stepper:
             more["attention_mask"] = mask
         out = self._model(input_ids=ids, **more, **memory, **self._always)
         self.last = out.logits
-        kept = {name: out[name] for name in _MEMORIES if name in out and out[name] is not None}
-        if not kept:
+        cache = {name: out[name] for name in _MEMORIES if name in out and out[name] is not None}
+        if not cache:
             message = (
                 f"{type(self._model).__name__} gives back no memory of the tokens before, so it cannot be decoded "
                 "step by step"
             )
             try_ = "measure it as a service, for example with `transformers serve`"
             raise MeasureError(message, code="model", at="target.model", try_=try_)
-        self.memory = type(next(iter(kept.values()))).__name__
-        return out.logits[:, -1].argmax(-1), kept
+        self.memory = type(next(iter(cache.values()))).__name__
+        return out.logits[:, -1].argmax(-1), cache
 
     def _left(self, open_rows: set[int], row: Sequence[int]) -> bool:
         """Whether an answer goes on after this step."""
@@ -299,21 +299,21 @@ _READ: dict[str, _Read] = {
 
 def sample_sets(calls: Sequence[Generated], phase: SamplePhase) -> list[SampleSet]:
     own = [call for call in calls if call.phase == phase]
-    found = []
+    collected = []
     for metric, read in _READ.items():
         parts = [read(call) for call in own]
         values = np.concatenate([part[1] for part in parts]) if parts else np.empty(0)
         if values.size:
             at = np.concatenate([part[0] for part in parts]) - own[0].begun_ns
-            found.append(SampleSet(metric, phase, at, values))
-    return found
+            collected.append(SampleSet(metric, phase, at, values))
+    return collected
 
 
 def counted(calls: Sequence[Generated], facts: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """What was done in the measured phase: the items of the load, and their tokens."""
-    known = facts.get("counted")
+    counts = facts.get("counted")
     tokens = sum(count for call in calls if call.phase == "measure" for count in call.output_tokens)
-    return {**(known if isinstance(known, dict) else {}), "output_tokens": tokens}
+    return {**(counts if isinstance(counts, dict) else {}), "output_tokens": tokens}
 
 
 def numbers(calls: Sequence[Generated]) -> tuple[dict[str, float], dict[str, str]]:

@@ -62,11 +62,11 @@ def read_pooling(folder: Path) -> Pooling:
     if not (folder / "modules.json").is_file():
         return Pooling()
     modules = _json(folder / "modules.json")
-    kinds = [str(one.get("type", "")).rpartition(".")[2] for one in modules]
+    kinds = [str(module.get("type", "")).rpartition(".")[2] for module in modules]
     for kind in kinds:
         if kind not in _KNOWN_MODULES:
             raise _unknown(f"modules.json of {folder.name} has the step {kind}")
-    pooling = next((one for one, kind in zip(modules, kinds, strict=True) if kind == "Pooling"), None)
+    pooling = next((module for module, kind in zip(modules, kinds, strict=True) if kind == "Pooling"), None)
     settings = _json(folder / str(pooling.get("path", "")) / "config.json") if pooling else {}
     modes = tuple(mode for mode in _MODES if settings.get(f"pooling_mode_{mode}")) or _single(settings)
     others = sorted(key for key, on in settings.items() if key.startswith("pooling_mode_") and on is True)
@@ -247,13 +247,13 @@ class Embedder(LanguageModel):
 
     def _room(self) -> int | None:
         """The longest text that the model takes, with its special tokens."""
-        told = [
+        limits = [
             self._pooling.max_tokens,
             getattr(self._source.config, "max_position_embeddings", None),
             self._tokenizer.model_max_length,
         ]
-        known = [limit for limit in told if isinstance(limit, int) and 0 < limit < 10**9]
-        return min(known, default=None)
+        usable = [limit for limit in limits if isinstance(limit, int) and 0 < limit < 10**9]
+        return min(usable, default=None)
 
     def _prepare(self) -> int:
         """Let batches be filled, and count the texts that are too long and will be cut."""

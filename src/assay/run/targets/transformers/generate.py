@@ -56,15 +56,15 @@ def first_answers(calls: Iterable[Generated], text: Callable[[Generated, int], s
     prompts in its batch can change the last digits), it is counted.
     """
     own = [call for call in calls if call.phase == "measure"]
-    kept: dict[tuple[str, int], tuple[Output, int, tuple[int, ...]]] = {}
+    answers: dict[tuple[str, int], tuple[Output, int, tuple[int, ...]]] = {}
     asked = differing = 0
     for call in own:
         for row, ask in enumerate(call.asks):
             asked += 1
             key = (ask.item.id, ask.turn)
             tokens = tuple(step[row] for step in call.steps.tokens[: call.output_tokens[row]])
-            if key in kept:
-                differing += kept[key][2] != tokens
+            if key in answers:
+                differing += answers[key][2] != tokens
                 continue
             last = ask.turn + 1 == len(ask.item.turns)
             output = Output(
@@ -80,9 +80,11 @@ def first_answers(calls: Iterable[Generated], text: Callable[[Generated, int], s
                     **as_asked(ask.item.turns[ask.turn]),
                 },
             )
-            kept[key] = (output, call.begun_ns - own[0].begun_ns, tokens)
-    found = list(kept.values())
-    return Answers(tuple(one[0] for one in found), tuple(one[1] for one in found), asked, differing)
+            answers[key] = (output, call.begun_ns - own[0].begun_ns, tokens)
+    first_answers = list(answers.values())
+    return Answers(
+        tuple(answer[0] for answer in first_answers), tuple(answer[1] for answer in first_answers), asked, differing
+    )
 
 
 def judged(measured: Measured, answers: Answers, scorers: Sequence[str], order: Order) -> Measured:

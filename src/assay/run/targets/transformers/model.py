@@ -87,11 +87,11 @@ class ModelFolder:
             getattr(self._transformers, name, None)
 
     def tokenizer(self) -> Any:  # noqa: ANN401  (a tokenizer of Transformers)
-        found = self._told(self._transformers.AutoTokenizer.from_pretrained)
+        tokenizer = self._told(self._transformers.AutoTokenizer.from_pretrained)
         # Without its files the library may hand out an empty one, which turns every text into nothing.
-        if found is None or not found.encode("token", add_special_tokens=False):
+        if tokenizer is None or not tokenizer.encode("token", add_special_tokens=False):
             raise _failed("its folder holds no tokenizer", "put the model's tokenizer files beside its weights")
-        return found
+        return tokenizer
 
     def load(self, kind: str) -> Any:  # noqa: ANN401  (a model of Transformers)
         """Read the weights and put them on the device.
@@ -234,9 +234,9 @@ def tensors_of(model: Any) -> Iterator[Tensor]:  # noqa: ANN401  (a torch module
 
 def stop_tokens(model: Any, tokenizer: Any) -> frozenset[int]:  # noqa: ANN401  (of Transformers)
     """Tokens that end an answer: those of the model's generation settings, else the tokenizer's."""
-    told = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
-    told = tokenizer.eos_token_id if told is None else told
-    return frozenset() if told is None else frozenset([told] if isinstance(told, int) else told)
+    end_tokens = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    end_tokens = tokenizer.eos_token_id if end_tokens is None else end_tokens
+    return frozenset() if end_tokens is None else frozenset([end_tokens] if isinstance(end_tokens, int) else end_tokens)
 
 
 def _model_facts(model: Any, folder: Path, order: Order, placement: TorchPlacement) -> dict[str, JsonValue]:  # noqa: ANN401
@@ -244,7 +244,7 @@ def _model_facts(model: Any, folder: Path, order: Order, placement: TorchPlaceme
 
     config = model.config
     parameters = list(model.parameters())
-    dtypes = Counter(str(one.dtype).removeprefix("torch.") for one in parameters)
+    dtypes = Counter(str(parameter.dtype).removeprefix("torch.") for parameter in parameters)
     return {
         "runtime": "transformers",
         "runtime_version": str(transformers.__version__),
@@ -257,8 +257,8 @@ def _model_facts(model: Any, folder: Path, order: Order, placement: TorchPlaceme
             "sha256": order.model_sha256,
             "architecture": type(model).__name__,
             "type": config.model_type,
-            "parameters": sum(one.numel() for one in parameters),
-            "weights_bytes": sum(one.numel() * one.element_size() for one in parameters),
+            "parameters": sum(parameter.numel() for parameter in parameters),
+            "weights_bytes": sum(parameter.numel() * parameter.element_size() for parameter in parameters),
             "dtypes": {**dict(sorted(dtypes.items()))},
             "quantised": getattr(config, "quantization_config", None) is not None,
             "weights": list(weights_of(folder)),

@@ -92,7 +92,7 @@ class Chroma(RestCollection):
 
     def read_ids(self, body: bytes) -> Sequence[int]:
         try:
-            return [int(one) for one in json.loads(body)["ids"][0]]
+            return [int(vector_id) for vector_id in json.loads(body)["ids"][0]]
         except (KeyError, TypeError, IndexError) as problem:
             raise ValueError(f"not an answer to a query: {problem}") from None
 

@@ -183,13 +183,13 @@ def renamed(options: Options, names: Mapping[str, str]) -> dict[str, JsonValue]:
     Raises:
         MeasureError: if an option is given under both names.
     """
-    found: dict[str, JsonValue] = {}
+    translated: dict[str, JsonValue] = {}
     for key, value in options.items():
         name = names.get(key, key)
-        if name in found:
+        if name in translated:
             raise MeasureError(f"{name} is given twice, under two names", code="index-option", try_="keep one of them")
-        found[name] = value
-    return found
+        translated[name] = value
+    return translated
 
 
 def refuse_ignored(engine: str, asked: Mapping[str, JsonValue], effective: Mapping[str, JsonValue], at: str) -> None:
@@ -198,8 +198,8 @@ def refuse_ignored(engine: str, asked: Mapping[str, JsonValue], effective: Mappi
         if value is None:
             continue
         if name not in effective:
-            known = ", ".join(sorted(effective)) or "none"
-            message = f"{engine} took no notice of {name!r}; it has {known}"
+            available = ", ".join(sorted(effective)) or "none"
+            message = f"{engine} took no notice of {name!r}; it has {available}"
             raise MeasureError(message, code="index-option", at=at, try_=f"use the engine's own names under {at}")
         if effective[name] != value and not (
             isinstance(value, dict) and isinstance(effective[name], dict) and _within(value, effective[name])

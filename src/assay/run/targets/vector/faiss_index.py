@@ -150,8 +150,8 @@ class FaissSearcher:
         find = index.search
 
         def search(query: int) -> NDArray[np.int64]:
-            found: NDArray[np.int64] = find(queries[query : query + 1], k, params=parameters)[1][0]
-            return found
+            neighbours: NDArray[np.int64] = find(queries[query : query + 1], k, params=parameters)[1][0]
+            return neighbours
 
         self.search: Search = search
 

@@ -219,8 +219,8 @@ def drive_http(collection: HttpCollection, origin: Origin, root: str, load: Sear
     recording = drive_watched(sent, supply, load.order, load.stage, load.rules, load.began_ns)
     machine = window.between(begin, window.read(load.cpu_s()))
     with load.stage.phase("score"):
-        found = _read(collection, recording, len(load.queries), definition.workload.k, machine)
-    return replace(found, facts={"load": {**asked_of(definition.load), **_about(recording)}})
+        searches = _read(collection, recording, len(load.queries), definition.workload.k, machine)
+    return replace(searches, facts={"load": {**asked_of(definition.load), **_about(recording)}})
 
 
 def _wire(collection: HttpCollection, origin: Origin, root: str, query: Floats) -> bytes:
@@ -236,12 +236,12 @@ def _read(collection: HttpCollection, recording: LoadRecording, queries: int, k:
         kind = _KINDS[outcome[row]]
         if kind == OK:
             try:
-                found = collection.read_ids(bytes(recording.body_of(row)))[:k]
+                neighbours = collection.read_ids(bytes(recording.body_of(row)))[:k]
             except ValueError as problem:
                 outcome[row] = _CONTENT
                 examples.setdefault("content", str(problem))
             else:
-                ids[row, : len(found)] = found
+                ids[row, : len(neighbours)] = neighbours
         elif kind not in examples:
             body = bytes(recording.body_of(row)[:300]).decode("utf-8", "replace").strip()
             status = int(recording.status[row])

@@ -53,11 +53,11 @@ def measure(order: Order, stage: Stage, rules: Rules) -> Measured:
     began_ns = perf_counter_ns()
     definition = order.job.definition
     _refuse_meaningless(definition)
-    found = Findings()
+    findings = Findings()
     vectors = vector_set(definition.workload)
     with _within_reach(order, stage) as access, closing(access, stage):
         around = access.around
-        around.describe(found)
+        around.describe(findings)
         # What the database refuses it should refuse before the truth is computed, which can take minutes.
         with stage.phase("load"):
             access.collection.create()
@@ -65,21 +65,26 @@ def measure(order: Order, stage: Stage, rules: Rules) -> Measured:
             cache = Path(order.cache) if order.cache else None
             truth = known_neighbours(vectors, definition.workload.k, cache, stage.progress)
         with around.watched(order) as probe:
-            _load(access.collection, vectors, definition, stage, found)
+            _load(access.collection, vectors, definition, stage, findings)
             with stage.phase("first"):
-                found.metrics["first_ms"] = access.first_ms(vectors.queries)
+                findings.metrics["first_ms"] = access.first_ms(vectors.queries)
             searches = access.drive(SearchLoad(vectors.queries, order, stage, rules, began_ns, around.cpu_s))
             with stage.phase("score"):
                 refuse_ended([around.service] if around.service is not None else [])
-                keep_telemetry(probe, searches.window, found.facts, found.absent, found.files)
+                keep_telemetry(probe, searches.window, findings.facts, findings.absent, findings.files)
         with stage.phase("score"):
-            report(searches, vectors, truth, definition.objective, found)
-            found.facts["engine"] = {"name": access.collection.name, **access.collection.facts()}
-            found.facts["corpus"] = _about(definition, vectors, truth)
+            report(searches, vectors, truth, definition.objective, findings)
+            findings.facts["engine"] = {"name": access.collection.name, **access.collection.facts()}
+            findings.facts["corpus"] = _about(definition, vectors, truth)
     if isinstance(definition.target, LibraryTarget):
-        _keep_peak("peak_run_rss_mb", found)
+        _keep_peak("peak_run_rss_mb", findings)
     return Measured(
-        found.metrics, found.absent, tuple(found.samples), found.facts, window=searches.machine, files=found.files
+        findings.metrics,
+        findings.absent,
+        tuple(findings.samples),
+        findings.facts,
+        window=searches.machine,
+        files=findings.files,
     )
 
 

@@ -108,7 +108,7 @@ class Milvus(RestCollection):
         loaded_s = (perf_counter_ns() - start) / 1e9
         self.refuse_lost(self._count())
         segments = self._segments()
-        indexed = sum(int(one.get("num_rows", 0)) for one in segments if one.get("index_name"))
+        indexed = sum(int(segment.get("num_rows", 0)) for segment in segments if segment.get("index_name"))
         self._try_search(self._search)
         if indexed or self._kind == _SCAN:  # segments too small for an index have no use for its options
             self._refuse_unread(self._search, self._try_search, "target.search")
@@ -135,7 +135,7 @@ class Milvus(RestCollection):
             answer = json.loads(body)
             if said := _complaint(answer):
                 raise ValueError(said)
-            return [int(one) for one in answer["results"]["ids"]["IdField"]["IntId"].get("data", [])]
+            return [int(vector_id) for vector_id in answer["results"]["ids"]["IdField"]["IntId"].get("data", [])]
         except (KeyError, TypeError, AttributeError) as problem:
             raise ValueError(f"not an answer to a search: {problem}") from None
 
@@ -154,9 +154,9 @@ class Milvus(RestCollection):
             message = f"{self._rest.url} has no {_API}: it is not Milvus, or not its port for management"
             try_ = "give the port that also has /metrics, 9091 unless set otherwise; it alone can set every option"
             raise MeasureError(message, code="endpoint", at="target", try_=try_)
-        told = self._ask("GET", "/metrics", {"request": json.dumps({"metric_type": "system_info"})})
+        answer = self._ask("GET", "/metrics", {"request": json.dumps({"metric_type": "system_info"})})
         with suppress(ValueError, LookupError, TypeError):
-            version = json.loads(told["response"])["nodes_info"][0]["infos"]["system_info"]["build_version"]
+            version = json.loads(answer["response"])["nodes_info"][0]["infos"]["system_info"]["build_version"]
             return str(version)
         return None
 
@@ -166,27 +166,27 @@ class Milvus(RestCollection):
         self._ask("POST", "/index", body, code="index-option", at="target.index")
 
     def _indexes(self) -> dict[str, dict[str, Any]]:
-        told = self._ask("GET", "/index", self._own)["index_descriptions"]
-        return {one["field_name"]: one for one in told}
+        indexes = self._ask("GET", "/index", self._own)["index_descriptions"]
+        return {index["field_name"]: index for index in indexes}
 
     def _segments(self) -> list[dict[str, Any]]:
-        told = self._ask("GET", "/query-segment-info", {"collectionName": self._collection}).get("infos") or []
-        return [one for one in told if one.get("state") == _SEALED]
+        segments = self._ask("GET", "/query-segment-info", {"collectionName": self._collection}).get("infos") or []
+        return [segment for segment in segments if segment.get("state") == _SEALED]
 
     def _all_indexed(self) -> int:
-        told = self._indexes().values()
-        for one in told:
-            if one.get("state") == _INDEX_FAILED:
-                raise MeasureError(f"Milvus could not index: {one.get('index_state_fail_reason')}", code="index")
-        return min(int(one.get("indexed_rows", 0)) for one in told)
+        indexes = self._indexes().values()
+        for index in indexes:
+            if index.get("state") == _INDEX_FAILED:
+                raise MeasureError(f"Milvus could not index: {index.get('index_state_fail_reason')}", code="index")
+        return min(int(entry.get("indexed_rows", 0)) for entry in indexes)
 
     def _all_loaded(self) -> int:
-        return sum(int(one.get("num_rows", 0)) for one in self._segments())
+        return sum(int(segment.get("num_rows", 0)) for segment in self._segments())
 
     def _count(self) -> int:
         """Vectors that a search can see; this waits until all that was inserted can be seen."""
-        told = self._ask("POST", "/query", {**self._own, "expr": "", "output_fields": ["count(*)"]})
-        return int(told["fields_data"][0]["Field"]["Scalars"]["Data"]["LongData"]["data"][0])
+        answer = self._ask("POST", "/query", {**self._own, "expr": "", "output_fields": ["count(*)"]})
+        return int(answer["fields_data"][0]["Field"]["Scalars"]["Data"]["LongData"]["data"][0])
 
     def _wait(self, reached: Callable[[], int], what: str) -> None:
         deadline = time.monotonic() + self._patience_s
@@ -235,14 +235,14 @@ class Milvus(RestCollection):
         if answer.status_code in (401, 403):
             raise self._rest.refusal(answer, code=code, at=at)
         try:
-            found = answer.json()
+            document = answer.json()
         except ValueError:
-            found = None
-        said = _complaint(found)
-        if said or answer.status_code >= 400 or not isinstance(found, dict):
+            document = None
+        said = _complaint(document)
+        if said or answer.status_code >= 400 or not isinstance(document, dict):
             said = said or f"{answer.status_code} {answer.text.strip()[:200]}"
             raise MeasureError(f"Milvus answered: {said[:600]}", code=code, at=at or self._rest.url)
-        return found
+        return document
 
 
 def _index_of(options: Options) -> tuple[str, dict[str, JsonValue], JsonValue]:
@@ -273,10 +273,10 @@ def _pairs(values: Options) -> list[JsonValue]:
 
 def _read_index(described: Mapping[str, Any]) -> dict[str, JsonValue]:
     """The settings of an index; some versions wrap its parameters, others give them one by one as text."""
-    told: dict[str, Any] = {one["key"]: one["value"] for one in described.get("params", ())}
+    settings: dict[str, Any] = {pair["key"]: pair["value"] for pair in described.get("params", ())}
     with suppress(ValueError, TypeError):
-        told |= json.loads(told.pop("params", "{}"))
-    return {name: _number(value) for name, value in told.items()}
+        settings |= json.loads(settings.pop("params", "{}"))
+    return {name: _number(value) for name, value in settings.items()}
 
 
 def _number(value: JsonValue) -> JsonValue:

@@ -75,8 +75,8 @@ def find_neighbours(vectors: VectorSet, k: int, told: Callable[[float], None] = 
     """
     metric, queries = vectors.corpus.metric, vectors.queries
     wanted = min(k, vectors.left)
-    kept = min(vectors.left, wanted + max(16, wanted // 2))
-    ids, rough, longest = _nearest(vectors, queries, kept, np.float32, told)
+    candidates = min(vectors.left, wanted + max(16, wanted // 2))
+    ids, rough, longest = _nearest(vectors, queries, candidates, np.float32, told)
     exact = _settle(vectors, queries, ids)
     ids, exact = _ordered(ids, exact)
     lengths = np.linalg.norm(queries.astype(np.float64), axis=1)
@@ -84,12 +84,12 @@ def find_neighbours(vectors: VectorSet, k: int, told: Callable[[float], None] = 
     # The worst that rounding in a sum of `dims` products can do; anything nearer than this may have been missed.
     doubt = 2 * vectors.corpus.dims * _EPS32 * scale
     # Whether a vector that was not kept could still be nearer than the k-th.
-    unsure = (kept < vectors.left) & (rough[:, -1] - doubt <= exact[:, wanted - 1])
+    unsure = (candidates < vectors.left) & (rough[:, -1] - doubt <= exact[:, wanted - 1])
     if unsure.any():
-        again, _, _ = _nearest(vectors, queries[unsure], kept, np.float64, told)
+        again, _, _ = _nearest(vectors, queries[unsure], candidates, np.float64, told)
         ids[unsure], exact[unsure] = _ordered(again, _settle(vectors, queries[unsure], again))
     tolerance = 4 * np.sqrt(vectors.corpus.dims) * _EPS32 * scale
-    is_open = (kept < vectors.left) & (exact[:, -1] <= exact[:, wanted - 1] + 2 * tolerance)
+    is_open = (candidates < vectors.left) & (exact[:, -1] <= exact[:, wanted - 1] + 2 * tolerance)
     checked = _check(vectors, ids[:, :wanted], exact[:, :wanted], tolerance)
     return Neighbours(k, ids, exact, tolerance, is_open, vectors.left, digest(vectors), checked, int(unsure.sum()))
 
@@ -202,13 +202,13 @@ def _check(vectors: VectorSet, ids: Integers, exact: Doubles, tolerance: Doubles
     """Compare some queries with a plain search through all vectors, by the definition and in double precision."""
     sample = np.unique(np.linspace(0, len(ids) - 1, min(CHECKED, len(ids))).astype(np.int64))
     wanted = ids.shape[1]
-    found: Doubles = np.full((len(sample), wanted), np.inf)
+    nearest: Doubles = np.full((len(sample), wanted), np.inf)
     for block in vectors.blocks():
         rows = block.vectors if vectors.share is None else block.vectors[block.tags == 1]
         for place, query in enumerate(sample):
             here = distances(vectors.corpus.metric, vectors.queries[query], rows)
-            found[place] = np.sort(np.concatenate([found[place], here]))[:wanted]
-    wrong = np.abs(found - exact[sample]) > tolerance[sample][:, None]
+            nearest[place] = np.sort(np.concatenate([nearest[place], here]))[:wanted]
+    wrong = np.abs(nearest - exact[sample]) > tolerance[sample][:, None]
     if wrong.any():
         query = int(sample[np.flatnonzero(wrong.any(axis=1))[0]])
         message = f"two ways to compute the true neighbours of query {query} disagree, so no recall can be trusted"
@@ -226,14 +226,14 @@ def known_neighbours(vectors: VectorSet, k: int, cache: Path | None, told: Calla
         return find_neighbours(vectors, k, told)
     key = hashlib.sha256(f"{vectors.key} {k} {ORACLE}".encode()).hexdigest()
     path = cache / "neighbours" / f"{key}.npz"
-    kept = _read(path)
+    cached = _read(path)
     # The digest is of the vectors as this machine makes them now: the truth of others is worth nothing.
-    if kept is not None and kept.digest == digest(vectors):
-        return kept
-    found = find_neighbours(vectors, k, told)
+    if cached is not None and cached.digest == digest(vectors):
+        return cached
+    neighbours = find_neighbours(vectors, k, told)
     with suppress(OSError):  # a cache that cannot be written costs time, not the run
-        _write(path, found)
-    return found
+        _write(path, neighbours)
+    return neighbours
 
 
 def _read(path: Path) -> Neighbours | None:

@@ -183,7 +183,7 @@ class Pgvector(DriverCollection):
         connection = self._connect()
         self._set(connection)
         if self._asked is None:  # made once; the threads share it
-            self._asked = [vector_bytes(one) for one in queries]
+            self._asked = [vector_bytes(query) for query in queries]
         return PgSearcher(connection, self._statement(), self._asked)
 
     def index_mb(self) -> float | str:
@@ -292,14 +292,14 @@ class PgSearcher:
 
 def settings(search: Options, kind: str) -> list[tuple[str, str]]:
     """Server settings for a search: `ef` and `probes` of the index, anything else by its own name."""
-    found = []
+    pairs = []
     for name, value in renamed(search, {"ef": "ef_search"}).items():
         owner = _OF_AN_INDEX.get(name) or (kind if name in _OF_EITHER else None)
         if owner is not None and owner != kind:
             message = f"{name} belongs to an index of kind {owner}, not {kind}"
             raise MeasureError(message, code="search-option", at="target.search", try_="remove it or change index.kind")
-        found.append((_word(f"{owner}.{name}" if owner else name), _text(value)))
-    return found
+        pairs.append((_word(f"{owner}.{name}" if owner else name), _text(value)))
+    return pairs
 
 
 def vector_bytes(vector: Floats) -> VectorBytes:
@@ -341,13 +341,13 @@ def _library() -> Any:  # noqa: ANN401
 
 def _register(library: Any, connection: psycopg.Connection[tuple[Any, ...]]) -> None:  # noqa: ANN401
     """Teach a connection to send vectors as they are."""
-    found = library.types.TypeInfo.fetch(connection, "vector")
-    if found is None:
+    type_info = library.types.TypeInfo.fetch(connection, "vector")
+    if type_info is None:
         return
 
     class AsItIs(library.adapt.Dumper):  # type: ignore[misc]
         format = library.pq.Format.BINARY
-        oid = found.oid
+        oid = type_info.oid
 
         def dump(self, value: VectorBytes) -> bytes:
             return bytes(value)

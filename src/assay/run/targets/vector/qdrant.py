@@ -60,8 +60,8 @@ class Qdrant(RestCollection):
         config = self._look()["config"]
         refuse_ignored(self.name, graph, config["hnsw_config"], "target.index")
         refuse_ignored(self.name, params, config["params"]["vectors"], "target.index")
-        known = {**config, **config["params"], "optimizers_config": config["optimizer_config"]}
-        refuse_ignored(self.name, whole, known, "target.index")
+        effective = {**config, **config["params"], "optimizers_config": config["optimizer_config"]}
+        refuse_ignored(self.name, whole, effective, "target.index")
         if self._task.filtered:
             field = {"field_name": "tag", "field_schema": "integer"}
             self._rest.ask("PUT", f"{self._path}/index?wait=true", field)
@@ -127,5 +127,5 @@ class Qdrant(RestCollection):
         self._rest.ask("DELETE", self._path)
 
     def _look(self) -> dict[str, Any]:
-        found: dict[str, Any] = self._rest.ask("GET", self._path)["result"]
-        return found
+        description: dict[str, Any] = self._rest.ask("GET", self._path)["result"]
+        return description

@@ -54,10 +54,10 @@ def drive_threads(collection: ThreadCollection, load: SearchLoad) -> Searches:
             begin = window.read(cpu_s())
             bounds = seen.measure(workers, turns)
             end = window.read(cpu_s())
-    found = _collected(workers, bounds, seen.requests)
-    rate = int(found.measured().sum()) / max(1e-9, (bounds[1] - bounds[0]) / 1e9)
+    searches = _collected(workers, bounds, seen.requests)
+    rate = int(searches.measured().sum()) / max(1e-9, (bounds[1] - bounds[0]) / 1e9)
     return replace(
-        found,
+        searches,
         stopped=seen.why,
         metrics={"client_ceiling_pct": 100 * rate / null_per_s},
         facts={"load": {**asked_of(definition.load), "how": "calls", "threads": turns.users, **seen.facts}},
@@ -167,8 +167,8 @@ def _null_load(users: int, queries: int, k: int) -> tuple[float, float]:
 
 class _Nothing:
     def __init__(self, k: int) -> None:
-        found = np.zeros(k, dtype=np.int64)
-        self.search: Search = lambda _: found
+        answer = np.zeros(k, dtype=np.int64)
+        self.search: Search = lambda _: answer
 
     def close(self) -> None:
         """Nothing to let go of."""
@@ -176,7 +176,7 @@ class _Nothing:
 
 def _collected(workers: SearchWorkers, bounds: tuple[int, int], requests: int | None) -> Searches:
     """The rows of all threads, by when they were due."""
-    words = sorted({one for log in workers.logs for one in log.failures})
+    words = sorted({failure for log in workers.logs for failure in log.failures})
     kinds = (OK, "error") if words else (OK,)
     due = _column(workers, lambda log: log.due)
     order = np.argsort(due, kind="stable")
@@ -407,12 +407,12 @@ class SearchWorkers:
             query, due = turn
             sent = clock()
             try:
-                found: NDArray[np.int64] | None = search(query)
+                neighbours: NDArray[np.int64] | None = search(query)
             except self._failures as problem:
-                found = None
+                neighbours = None
                 said.append(_words(problem))
             end = clock()
-            keep(query, due or sent, sent, end, found)
+            keep(query, due or sent, sent, end, neighbours)
 
 
 @contextmanager
