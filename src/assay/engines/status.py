@@ -85,14 +85,8 @@ def standings(snapshot: Snapshot, jobs: Mapping[int, Any]) -> Iterator[JobProgre
             yield JobProgress(index, "running", where, max(0, far.run - 1), far.of, far.phase, far.share)
 
 
-def note_unused(benchmark: Benchmark, view: View, run: str = "a local run") -> None:
-    """Say which keys of the file a run without a server does not act on.
-
-    Args:
-        benchmark: the file.
-        view: is told.
-        run: what kind of run it is.
-    """
+def note_unused(benchmark: Benchmark, view: View, run: str) -> None:
+    """Say which keys of the file a run without a server does not act on; `run` names it, such as `a run on Slurm`."""
     if benchmark.schedule:
         view.note(f"schedule is kept with the campaign; {run} does not act on it")
     if benchmark.alerts:

@@ -82,7 +82,7 @@ def test_no_server_is_told(run, nightly):
 def test_a_local_run_says_that_it_does_not_act_on_it(run, nightly):
     code, _, err = run("run", nightly)
     assert code == 0
-    assert re.search(r"schedule .*local run does not act on", err)
+    assert re.search(r"schedule .*a run on this machine does not act on", err)
 
 
 @pytest.mark.live
