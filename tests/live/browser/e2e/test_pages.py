@@ -76,6 +76,7 @@ def test_on_a_small_screen_the_number_of_alerts_stands_apart(browser, demo, name
         watched.page.set_viewport_size(PHONE)
         watched.page.goto("/alerts")
         rest(watched.page)
+        watched.page.wait_for_selector('nav a[href$="/alerts"] .number')  # it is asked for beside the page
         apart = watched.page.evaluate("""() => {
           const link = document.querySelector('nav a[href$="/alerts"]'), word = document.createRange()
           word.selectNodeContents(link.firstChild)
