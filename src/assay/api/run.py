@@ -59,15 +59,31 @@ def run(
     """
     loaded = benchmark if isinstance(benchmark, Loaded) else load(benchmark)
     client = _connected(server) if isinstance(server, str) else server
-    engine = engine_for(loaded, client)
-    mode_from(lock)  # a wrong word is refused before anything else happens
     follow = replace(follow or FollowOptions(), server=client)
     options = RunOptions(fresh, lock, control, follow, placement or PlacementOptions())
-    view = view or SilentView()
-    if engine.IS_SERVED and client is not None:
-        from assay.engines.shared_load import beside_parts
+    result = measure(loaded, options, view or SilentView(), clock, store=store, objects=objects)
+    if not engine_for(loaded, client).IS_SERVED:
+        return result
+    from assay.engines.shared_load import beside_parts
 
-        return beside_parts(drive.run(engine, loaded, client, view, clock, options))
+    return beside_parts(result)
+
+
+def measure(
+    loaded: Loaded,
+    options: RunOptions,
+    view: View,
+    clock: Clock = SYSTEM_CLOCK,
+    *,
+    store: str | Path | None = None,
+    objects: str | None = None,
+) -> CampaignResult:
+    """Run a benchmark on the engine that it and a server name; loads that machines shared are left in their parts."""
+    mode_from(options.lock)  # a wrong word is refused before anything else happens
+    client = options.follow.server
+    engine = engine_for(loaded, client)
+    if engine.IS_SERVED and client is not None:
+        return drive.run(engine, loaded, client, view, clock, options)
     with closing(Store(store_folder(store), objects=objects)) as results:
         return drive.run(engine, loaded, results, view, clock, options)
 

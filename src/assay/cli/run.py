@@ -141,22 +141,12 @@ def run(
     options = placement.options()
     if loaded.benchmark.place.on_cluster:
         _refuse_placement(options, loaded.benchmark.place.engine)
-    from assay.api.run import engine_for
-    from assay.api.run import run as run_benchmark
-    from assay.engines.base import FollowOptions
+    from assay.api.run import engine_for, measure
+    from assay.engines.base import FollowOptions, RunOptions
 
-    result = run_benchmark(
-        loaded,
-        store=store,
-        fresh=fresh,
-        view=view,
-        server=client,
-        lock=lock.value if lock else None,
-        control=not no_control,
-        follow=FollowOptions(detach, cancel_on_interrupt),
-        placement=options,
-        objects=objects,
-    )
+    follow = FollowOptions(detach, cancel_on_interrupt, client)
+    how = RunOptions(fresh, lock.value if lock else None, not no_control, follow, options)
+    result = measure(loaded, how, view, store=store, objects=objects)
     if detach and engine_for(loaded, client).OUTLIVES:
         say(result.record.campaign)
         return
