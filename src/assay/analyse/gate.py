@@ -169,11 +169,7 @@ def draft_line(found: ResultPool, name: str, limits: RegressionLimits, by_run: B
     old, new = _having(found.a, metric), _having(found.b[:1], metric)
     statistics = [stats for _, stats in (*old, *new)]
     # A spread is better small, whatever it is the spread of.
-    better = (
-        "lower"
-        if statistic == "std"
-        else next((metric_stats.better for metric_stats in statistics if metric_stats.better), None)
-    )
+    better = "lower" if statistic == "std" else next((stats.better for stats in statistics if stats.better), None)
     line = LimitVerdict(name, statistics[-1].unit if statistics else "", better, limits.limit_of(name))
     if not old or not new:
         return LimitDraft(replace(line, because=f"{metric} was not measured{' in the baseline' if new else ''}"))

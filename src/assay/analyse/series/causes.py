@@ -90,9 +90,7 @@ def _settled(finding: Finding, count: int) -> int:
 
 def _move(part: str, before: Contexts, after: Contexts) -> tuple[float, bool, str] | None:
     """By which share a part of the control workload moved, whether that is clear, and its name."""
-    version = next(
-        (row_version for side in (after, before) for row in side if (row_version := _version(row)) is not None), None
-    )
+    version = next((known for side in (after, before) for row in side if (known := _version(row)) is not None), None)
     sides = [
         [took for row in side if _version(row) == version and (took := _took(row, part))] for side in (before, after)
     ]
@@ -183,9 +181,8 @@ def _cause(
         return "noise", doubted
     moved = control_moved(finding, before, after)
     hot = disturbed(finding, before, after)
-    telling = (
-        [] if finding.kind == "drift" else [factor for factor in seen if factor.explains and factor.weight >= _TELLS]
-    )
+    strong = [factor for factor in seen if factor.explains and factor.weight >= _TELLS]
+    telling = [] if finding.kind == "drift" else strong
     method = [factor for factor in telling if factor.cause == "method"]
     if method:
         return "method", (*map(_told, method), *_control_said(moved))
