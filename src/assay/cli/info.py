@@ -97,7 +97,7 @@ def _rows(found: Facts) -> Iterable[tuple[str, str]]:
     yield from _labelled(
         "folders", (_folder(name, folder) for name, folder in _map(found, "file_systems").items()), "none"
     )
-    yield from _labelled("gpus", map(_gpu, _list(_map(found, "gpu"), "gpus")), _no_gpu(_map(found, "gpu")))
+    yield from _labelled("gpus", map(_gpu, _list(_map(found, "gpu"), "gpus")), _text(_map(found, "gpu"), "why"))
     if others := _list(found, "accelerators"):
         yield from _labelled(
             "accelerators", (_joined(*map(str, _as_map(accelerator).values())) for accelerator in others), ""
@@ -265,10 +265,6 @@ def _state(gpu: Facts) -> Iterable[str]:
         yield f"{_number(gpu, 'temperature_c'):g} °C{limit}"
     if reasons := _list(gpu, "throttle"):
         yield f"held down by {', '.join(map(str, reasons))}"
-
-
-def _no_gpu(gpu: Facts) -> str:
-    return _joined("none", *(f"{layer}: {reason}" for layer, reason in _map(gpu, "tried").items()))
 
 
 def _frameworks(found: Facts, width: int) -> list[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,11 +40,10 @@ def abilities(source: FactSource, detection: Detection | None) -> Facts:
 
 def _gpu(detection: Detection | None) -> Facts:
     if detection is None:
-        return _no("not looked for")
+        return _no("not checked")
     if detection.gpus:
         return _yes(f"{detection.layer}, {len(detection.gpus)} GPU{'' if len(detection.gpus) == 1 else 's'}")
-    reasons = "; ".join(f"{layer}: {reason}" for layer, reason in detection.tried.items())
-    return _no(reasons or "no layer told of a GPU")
+    return _no(detection.why_none()) | {"sources": dict(detection.tried)}
 
 
 def _rapl(source: FactSource) -> Facts:
@@ -149,6 +148,8 @@ class ProbeSupport:
     works: bool
     detail: str
     fix: tuple[str, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """What each source answered, where several were asked without success."""
 
 
 def probes(
@@ -162,7 +163,9 @@ def _of_machine(source: FactSource, detection: Detection) -> Iterator[ProbeSuppo
         facts = ability if isinstance(ability, dict) else {}
         works = facts.get("works") is True
         why = str(facts.get("by" if works else "why", ""))
-        yield ProbeSupport(_TITLES.get(name, name), works, why, () if works else _fix(name, why))
+        sources = facts.get("sources")
+        answers = {source: str(answer) for source, answer in sources.items()} if isinstance(sources, dict) else {}
+        yield ProbeSupport(_TITLES.get(name, name), works, why, () if works else _fix(name, why), answers)
 
 
 def _fix(name: str, why: str) -> tuple[str, ...]:

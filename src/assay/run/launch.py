@@ -25,7 +25,7 @@ from assay.clock import Clock
 from assay.documents import from_json, to_json
 from assay.run.contract import Measured, Order
 from assay.run.pipes import hand_over, readable
-from assay.run.processes import TAG_VARIABLE, kill_tree, rusage_mb, sweep
+from assay.run.processes import TAG_VARIABLE, kill_tree, rusage_mb, sweep, with_own_programs
 from assay.run.records import DeviceProof, SamplePhase, SampleSet, Window
 from assay.run.scratch import COMMAND_LOGS
 from assay.run.services import tail_of
@@ -113,7 +113,7 @@ def _child(order: Order, tag: str) -> Iterator[tuple[subprocess.Popen[bytes], in
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env={
-                    **os.environ,
+                    **with_own_programs(os.environ),
                     **for_child(order.job.definition, os.environ),
                     TAG_VARIABLE: tag,
                     "PYTHONUNBUFFERED": "1",

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -34,6 +34,15 @@ _LOOK_S = 0.01
 MB = 1e6
 _STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
+
+
+def with_own_programs(environ: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which `python` and `assay` are the ones that run this process: their folder leads PATH."""
+    if not sys.executable:  # an embedded interpreter does not know where it is
+        return dict(environ)
+    own = str(Path(sys.executable).parent)
+    others = [folder for folder in environ.get("PATH", os.defpath).split(os.pathsep) if folder != own]
+    return {**environ, "PATH": os.pathsep.join([own, *others])}
 
 
 def kill_tree(root: int, tag: str, *, spare: int | None = None) -> float:

@@ -93,10 +93,16 @@ GPU = Gpu(
 DISPLAY = Gpu(1, "a display adapter", "aspeed", "sysfs")
 
 
-def test_the_layer_of_the_gpu_is_named_or_all_reasons(tmp_path):
+def test_the_layer_of_the_gpu_is_named_or_why_there_is_none(tmp_path):
     assert look(tmp_path, Detection((GPU,), "nvml", {"nvml": "1 GPU"}))["gpu"] == {"works": True, "by": "nvml, 1 GPU"}
-    none = Detection((), None, {"nvml": "not installed", "sysfs": "no GPU"})
-    assert look(tmp_path, none)["gpu"] == {"works": False, "why": "nvml: not installed; sysfs: no GPU"}
+    tried = {"nvml": "not installed", "sysfs": "no GPU"}
+    assert look(tmp_path, Detection((), None, tried))["gpu"] == {
+        "works": False,
+        "why": "no GPU found",
+        "sources": tried,
+    }
+    broken = Detection((), None, {"nvml": "the driver is not loaded", "sysfs": "no GPU"}, ("nvml",))
+    assert look(tmp_path, broken)["gpu"]["why"] == "no GPU found; nvml: the driver is not loaded"
 
 
 def test_a_result_keeps_of_a_gpu_what_does_not_change():

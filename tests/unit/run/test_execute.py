@@ -60,6 +60,20 @@ def shell(command, **more):
     return {"command": command, "shell": True, **more}
 
 
+WHICH = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text(sys.executable)"
+
+
+@pytest.mark.parametrize("path", ["/usr/bin:/bin", None])
+def test_python_in_a_command_is_the_interpreter_of_assay(tmp_path, monkeypatch, path):
+    if path is None:
+        monkeypatch.delenv("PATH")
+    else:
+        monkeypatch.setenv("PATH", path)
+    (outcome,) = execute(tmp_path, {"command": ["python", "-c", WHICH, "which"]})
+    assert outcome.result.error is None
+    assert Path((tmp_path / "which").read_text()).parent == Path(sys.executable).parent
+
+
 def assert_nothing_left(marker):
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:

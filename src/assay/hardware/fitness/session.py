@@ -179,6 +179,8 @@ def fitness(
     if device is None or split_index(device)[0] in _BOARDS:
         boards, missing = gpus(device, reader or nvml())
         absent |= missing
+        if "gpu" in missing and device is None and reader is None:
+            absent["gpu"] = _why_no_gpu(missing["gpu"])
         if boards:
             state["gpus"] = boards
     load = _load_average()
@@ -222,6 +224,14 @@ def _clock_source(root: Path) -> tuple[dict[str, JsonValue], dict[str, str]]:
     if not source:
         return {}, {"clock source": "the system does not show what it reads the time from"}
     return {"source": source, "available": list(text_of(root / _CLOCK / "available_clocksource").split())}, {}
+
+
+def _why_no_gpu(reason: str) -> str:
+    """NVML's own reason where the machine has a GPU, else that there is none."""
+    from assay.hardware.gpu.detect import local_gpus
+
+    detection = local_gpus()
+    return reason if detection.gpus else detection.why_none()
 
 
 def _load_average() -> dict[str, JsonValue]:

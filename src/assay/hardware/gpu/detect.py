@@ -15,7 +15,7 @@ from assay.hardware.apple import SYSTEM_PROFILER, by_system_profiler
 from assay.hardware.gpu.amd import AMD_SMI, ROCM_SMI, by_amd_smi, by_rocm_smi
 from assay.hardware.gpu.nvidia import NVIDIA_SMI, NVML, abilities, by_nvml, by_smi
 from assay.hardware.gpu.nvml import Load
-from assay.hardware.gpu.record import Gpu, LayerReport, LayerUnavailableError, Run, output
+from assay.hardware.gpu.record import Gpu, LayerBrokenError, LayerReport, LayerUnavailableError, Run, output
 from assay.hardware.gpu.sysfs import SYSFS, by_sysfs
 
 if TYPE_CHECKING:
@@ -41,11 +41,11 @@ def by_torch(load: Load = import_module, machine: str | None = None) -> LayerRep
     except ImportError as missing:
         raise LayerUnavailableError("PyTorch is not installed") from missing
     except Exception as broken:  # a build for another system fails in ways of its own
-        raise LayerUnavailableError(f"PyTorch cannot be imported: {broken}") from broken
+        raise LayerBrokenError(f"PyTorch cannot be imported: {broken}") from broken
     try:
         gpus = (*_cuda(torch), *(_mps(torch) if (machine or platform.machine()) == "arm64" else ()))
     except Exception as failure:  # a driver too old, a device that is busy: PyTorch has no class for these
-        raise LayerUnavailableError(f"PyTorch cannot use its GPUs: {failure}") from failure
+        raise LayerBrokenError(f"PyTorch cannot use its GPUs: {failure}") from failure
     if not gpus:
         raise LayerUnavailableError("PyTorch sees no GPU")
     return LayerReport(gpus)
@@ -145,12 +145,18 @@ class Detection:
     layer: str | None
     """Who told of the first GPU; each GPU says it of itself."""
     tried: Mapping[str, str]
-    """Layer → how many GPUs it tells of, or why it tells of none."""
+    """Layer → how many GPUs it reports, or why it reports none."""
+    broken: tuple[str, ...] = ()
+    """Layers that are installed and failed."""
+
+    def why_none(self) -> str:
+        """Why there is no GPU, in one sentence; layers that are merely not installed are left to `tried`."""
+        return "; ".join(["no GPU found", *(f"{layer}: {self.tried[layer]}" for layer in self.broken)])
 
     def record(self) -> dict[str, JsonValue]:
         """As JSON, without what is not known."""
         record: dict[str, JsonValue] = {"gpus": [gpu.record() for gpu in self.gpus], "tried": dict(self.tried)}
-        return record | ({"layer": self.layer} if self.layer else {})
+        return record | ({"layer": self.layer} if self.layer else {}) | ({} if self.gpus else {"why": self.why_none()})
 
 
 @cache
@@ -196,6 +202,7 @@ class _Look:
     def __init__(self) -> None:
         self._answers: dict[str, LayerReport] = {}
         self._tried: dict[str, str] = {}
+        self._broken: list[str] = []
 
     def at(self, layer: str, ask: Callable[[], LayerReport]) -> None:
         """Ask one layer, and keep its answer or its reason."""
@@ -203,6 +210,7 @@ class _Look:
             answer = ask()
         except LayerUnavailableError as reason:
             self._tried[layer] = str(reason)
+            self._broken += [layer] if isinstance(reason, LayerBrokenError) else []
             return
         self._answers[layer] = answer
         count = len(answer.gpus)
@@ -220,7 +228,7 @@ class _Look:
                 first.setdefault(gpu.vendor, layer)
         taken = [gpu for layer, answer in self._answers.items() for gpu in answer.gpus if first[gpu.vendor] == layer]
         gpus = tuple(_compared(gpu, self._later(gpu.layer)) for gpu in _numbered(taken))
-        return Detection(gpus, gpus[0].layer if gpus else None, self._tried)
+        return Detection(gpus, gpus[0].layer if gpus else None, self._tried, tuple(self._broken))
 
     def _later(self, layer: str) -> list[tuple[str, tuple[Gpu, ...]]]:
         names = list(self._answers)

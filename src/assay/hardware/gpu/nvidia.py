@@ -19,7 +19,16 @@ from assay.hardware.gpu.nvml import (
     reasons_of_bits,
     reasons_of_names,
 )
-from assay.hardware.gpu.record import Gpu, LayerReport, LayerUnavailableError, MigDevice, Run, output, pci_address
+from assay.hardware.gpu.record import (
+    Gpu,
+    LayerBrokenError,
+    LayerReport,
+    LayerUnavailableError,
+    MigDevice,
+    Run,
+    output,
+    pci_address,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +248,7 @@ def from_xml(text: str, capabilities: Mapping[int, str]) -> tuple[Gpu, ...]:
     try:
         root = ElementTree.fromstring(text)  # noqa: S314  (written by the driver's own program)
     except ElementTree.ParseError as broken:
-        raise LayerUnavailableError(f"nvidia-smi does not answer in XML: {broken}") from broken
+        raise LayerBrokenError(f"nvidia-smi does not answer in XML: {broken}") from broken
     shared = (_text(root, "driver_version"), _text(root, "cuda_version"))
     return tuple(
         _gpu_smi(index, element, shared, capabilities.get(index)) for index, element in enumerate(root.iter("gpu"))

@@ -7,7 +7,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
-from assay.hardware.gpu.record import LayerUnavailableError
+from assay.hardware.gpu.record import LayerBrokenError, LayerUnavailableError
 
 Load = Callable[[str], Any]
 NOT_INSTALLED = "pynvml is not installed (pip install nvidia-ml-py)"
@@ -23,6 +23,7 @@ _CAUSES = {
     18: "the loaded driver and its library are of different versions: the driver was updated since the start "
     "(restart the machine, or unload and load the nvidia modules)",
 }
+_NO_LIBRARY = 12
 # After these a question need not be asked again: not supported, no permission, no such function.
 NEVER = frozenset({3, 4, 13})
 # After these the GPU is gone.
@@ -59,7 +60,8 @@ class Nvml:
         try:
             self._library.nvmlInit()
         except Exception as failure:  # NVML has its own errors, and none may end a run
-            raise LayerUnavailableError(why(failure)) from failure
+            error = LayerUnavailableError if number_of(failure) == _NO_LIBRARY else LayerBrokenError
+            raise error(why(failure)) from failure
 
     def call(self, name: str, *arguments: object) -> Any:  # noqa: ANN401  (NVML has no types)
         """Ask, and let NVML's error out."""
@@ -95,7 +97,7 @@ class Nvml:
         try:
             count = int(self.call("nvmlDeviceGetCount"))
         except Exception as failure:
-            raise LayerUnavailableError(why(failure)) from failure
+            raise LayerBrokenError(why(failure)) from failure
         if not count:
             raise LayerUnavailableError("NVML sees no GPU")
         handles: list[Any | None] = []
@@ -107,7 +109,7 @@ class Nvml:
                 handles.append(None)
                 reasons[index] = why(failure)
         if len(reasons) == count:
-            raise LayerUnavailableError(reasons[0])
+            raise LayerBrokenError(reasons[0])
         return handles, reasons
 
     def close(self) -> None:

@@ -115,7 +115,11 @@ _WITHIN_S = 30.0
 
 
 class LayerUnavailableError(Exception):
-    """A layer cannot be asked here; its text is the reason."""
+    """A layer reports no GPU; its text is the reason."""
+
+
+class LayerBrokenError(LayerUnavailableError):
+    """A layer is installed and fails, so there may be a GPU that cannot be used."""
 
 
 class LayerReport(NamedTuple):
@@ -147,10 +151,10 @@ def output(command: Sequence[str]) -> str:
             stdin=subprocess.DEVNULL,
         )
     except (OSError, subprocess.SubprocessError) as failure:
-        raise LayerUnavailableError(f"{name} does not answer: {failure}") from failure
+        raise LayerBrokenError(f"{name} does not answer: {failure}") from failure
     if done.returncode:
         said = (done.stdout.strip() or done.stderr.strip() or "no word").splitlines()[0]
-        raise LayerUnavailableError(f"{name} ended with code {done.returncode}: {said[:200]}")
+        raise LayerBrokenError(f"{name} ended with code {done.returncode}: {said[:200]}")
     return done.stdout
 
 
@@ -160,4 +164,4 @@ def parsed(name: str, text: str) -> Any:  # noqa: ANN401  (JSON has no narrower 
     try:
         return json.JSONDecoder().raw_decode(text, min(begins))[0]
     except ValueError as failure:  # also of min() where there is no JSON at all
-        raise LayerUnavailableError(f"{name} does not answer in JSON: {text.strip()[:80]!r}") from failure
+        raise LayerBrokenError(f"{name} does not answer in JSON: {text.strip()[:80]!r}") from failure

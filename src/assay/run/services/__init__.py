@@ -20,7 +20,15 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 
 from assay.errors import MeasureError
 from assay.folders import images_folder
-from assay.run.processes import GRACE_S, HURRIED_GRACE_S, IN_GOOD_ORDER, TAG_VARIABLE, kill_tree, sweep
+from assay.run.processes import (
+    GRACE_S,
+    HURRIED_GRACE_S,
+    IN_GOOD_ORDER,
+    TAG_VARIABLE,
+    kill_tree,
+    sweep,
+    with_own_programs,
+)
 from assay.run.services.containers import sweep_containers
 from assay.run.services.discovery import announced
 from assay.run.services.plan import HOST, ServiceSpec, refuse_meaningless, words
@@ -295,7 +303,7 @@ def _keeper(order: str, scratch: Path, tag: str) -> Iterator[subprocess.Popen[by
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
-            env={**os.environ, TAG_VARIABLE: tag},
+            env={**with_own_programs(os.environ), TAG_VARIABLE: tag},
             start_new_session=True,  # Ctrl-C is for us; it hears of it by its lifeline
         )
     grace_s = HURRIED_GRACE_S

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
+from assay.hardware.gpu.detect import Detection
+from assay.hardware.gpu.record import Gpu
 from assay.hardware.probes import probes
 from assay.hardware.source import FactSource
 
@@ -15,7 +15,7 @@ RAPL_FILE = "/sys/class/powercap/intel-rapl:0/energy_uj"
 
 
 def detected(*vendors):
-    return SimpleNamespace(gpus=[SimpleNamespace(vendor=one) for one in vendors], layer="nvml", tried={"nvml": "none"})
+    return Detection(tuple(Gpu(0, "a board", one, "nvml") for one in vendors), "nvml", {"nvml": "none"})
 
 
 def by_name(found):
@@ -33,6 +33,7 @@ def test_what_a_machine_does_not_have_has_a_reason_and_no_remedy(tree, boards):
     found = by_name(probes(boards(absent="pynvml is not installed"), detected(), tree(PROC), "linux"))
     assert (found["energy of the processor"].works, found["energy of the processor"].fix) == (False, ())
     assert "energy of the GPUs" not in found
+    assert (found["GPUs"].detail, found["GPUs"].sources) == ("no GPU found", {"nvml": "none"})
     assert all(one.detail for one in found.values())
 
 

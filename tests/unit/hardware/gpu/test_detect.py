@@ -143,6 +143,20 @@ def test_a_mac_that_lists_none(text):
 NOTHING = programs({})
 
 
+@pytest.mark.parametrize(
+    ("load", "why"),
+    [
+        (not_installed, "no GPU found"),
+        (failing_init("NVML Shared Library Not Found"), "no GPU found"),
+        (failing_init("Driver Not Loaded"), "no GPU found; nvml: the NVIDIA driver is not loaded"),
+    ],
+)
+def test_why_there_is_no_gpu_names_only_layers_that_are_broken(tmp_path, load, why):
+    detection = gpus(load=load, run=NOTHING, root=tmp_path, platform="linux")
+    assert detection.why_none().startswith(why) and ("nvml" in detection.why_none()) == ("nvml" in why)
+    assert {"nvml", "nvidia-smi", "sysfs"} <= detection.tried.keys()
+
+
 def with_torch_and(nvml: Nvml, boards=(H200,)):
     return lambda name: nvml if name == "pynvml" else torch(*boards)
 
