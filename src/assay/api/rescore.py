@@ -100,12 +100,9 @@ def in_store(store: Store) -> Find:
 
     def find(digest: str) -> Path:
         if not store.artefacts.is_whole(digest):
-            raise MeasureError(
-                "the kept answers are missing or damaged",
-                code="outputs",
-                at=str(store.artefacts.path(digest)),
-                try_="restore the file from a copy",
-            )
+            message = "the kept answers are missing or damaged"
+            remedy = "restore the file from a copy"
+            raise MeasureError(message, code="outputs", at=str(store.artefacts.path(digest)), try_=remedy)
         return store.artefacts.path(digest)
 
     return find

@@ -78,19 +78,12 @@ def find(client: FleetClient, reference: str) -> str:
         listed = client.pages("/campaigns", {"text": reference, "limit": _PAGE})
         matches = [campaign["id"] for campaign in listed if campaign["id"].startswith(reference)]
     if not matches:
-        raise UsageError(
-            f"the server has no campaign {reference!r}",
-            code="unknown-campaign",
-            at=client.url,
-            try_="`assay campaigns list` shows what is there",
-        )
+        message = f"the server has no campaign {reference!r}"
+        remedy = "`assay campaigns list` shows what is there"
+        raise UsageError(message, code="unknown-campaign", at=client.url, try_=remedy)
     if len(matches) > 1 and reference not in matches:
-        raise UsageError(
-            f"{reference!r} begins several campaigns: {', '.join(matches[:5])}",
-            code="ambiguous",
-            at=client.url,
-            try_="give more of the id",
-        )
+        message = f"{reference!r} begins several campaigns: {', '.join(matches[:5])}"
+        raise UsageError(message, code="ambiguous", at=client.url, try_="give more of the id")
     return reference if reference in matches else str(matches[0])
 
 

@@ -110,12 +110,9 @@ class LocalEngine(JobHooks):
 
     @classmethod
     def open(cls, home: Store, campaign: str, view: View, clock: Clock) -> LocalEngine:  # noqa: ARG003
-        raise UsageError(
-            f"campaign {campaign} was not submitted to a cluster from this store",
-            code="no-cluster",
-            at=str(home.folder),
-            try_="give the store that it was submitted with, by --store or ASSAY_STORE",
-        )
+        message = f"campaign {campaign} was not submitted to a cluster from this store"
+        remedy = "give the store that it was submitted with, by --store or ASSAY_STORE"
+        raise UsageError(message, code="no-cluster", at=str(home.folder), try_=remedy)
 
     @classmethod
     def logs(cls, home: Store, job: Job, service: str = "", *, follow: bool = False) -> Iterator[LogChunk]:  # noqa: ARG003

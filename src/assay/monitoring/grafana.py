@@ -232,10 +232,7 @@ def _overview() -> list[dict[str, Any]]:
         _panel("Targets that do not", "short", (down, "down"), kind="stat", about=away),
         _panel("Requests ended per second", "reqps", (_rate(_ENDED, "service"), "{{service}}")),
         _panel(
-            "Requests running and waiting",
-            "short",
-            (running, "{{service}} running"),
-            (waiting, "{{service}} waiting"),
+            "Requests running and waiting", "short", (running, "{{service}} running"), (waiting, "{{service}} waiting")
         ),
         _panel("Tokens out per second", "short", (_rate(_OUT, "service"), "{{service}}")),
         _panel("Processors busy", "percent", (_cpu(where), "{{node}}"), highest=100),

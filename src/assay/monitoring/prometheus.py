@@ -155,12 +155,8 @@ class PrometheusApi:
         return reply["data"]
 
     def _failed(self, why: str) -> MeasureError:
-        return MeasureError(
-            f"Prometheus does not answer: {why}",
-            code="prometheus",
-            at=self.url,
-            try_="look at its log; was it killed for memory?",
-        )
+        message = f"Prometheus does not answer: {why}"
+        return MeasureError(message, code="prometheus", at=self.url, try_="look at its log; was it killed for memory?")
 
 
 # One answer holds some megabytes of text at most: 500 series of a node at 1 Hz are 1 MB a minute.

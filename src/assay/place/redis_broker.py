@@ -223,11 +223,8 @@ def _address(url: str) -> str:
     """Where Redis is, without user, password and options."""
     parts = urlsplit(url)
     if parts.scheme not in ("redis", "rediss", "unix"):
-        raise UsageError(
-            f"a URL of Redis begins with redis://, rediss:// or unix://, not with {parts.scheme or 'nothing'!r}",
-            code="redis-url",
-            try_="redis://127.0.0.1:6379/0",
-        )
+        message = f"a URL of Redis begins with redis://, rediss:// or unix://, not with {parts.scheme or 'nothing'!r}"
+        raise UsageError(message, code="redis-url", try_="redis://127.0.0.1:6379/0")
     try:
         port = f":{parts.port}" if parts.port else ""
     except ValueError:

@@ -93,19 +93,13 @@ def refuse_unsupported(benchmark: Benchmark, engines: Collection[str] = ("local"
     """
     if benchmark.place.engine not in engines:
         first = next(iter(engines))
-        raise MeasureError(
-            f"place.engine is {benchmark.place.engine!r}; this installation runs jobs {_PLACES[first]} only",
-            code="engine",
-            try_=f"set place.engine: {first}, or leave place out",
-        )
+        message = f"place.engine is {benchmark.place.engine!r}; this installation runs jobs {_PLACES[first]} only"
+        raise MeasureError(message, code="engine", try_=f"set place.engine: {first}, or leave place out")
     if benchmark.monitoring and {"fleet", "kubernetes"} & set(engines):
         who = "agents of a server" if "fleet" in engines else "pods"
-        raise MeasureError(
-            f"monitoring is for runs on one machine and on a Slurm cluster; {who} start no Prometheus",
-            code="monitoring",
-            at="monitoring",
-            try_="remove it; every job is watched from the side anyway (measure.probe)",
-        )
+        message = f"monitoring is for runs on one machine and on a Slurm cluster; {who} start no Prometheus"
+        remedy = "remove it; every job is watched from the side anyway (measure.probe)"
+        raise MeasureError(message, code="monitoring", at="monitoring", try_=remedy)
 
 
 def services_of_several(definition: Definition, engine: str, at: str) -> list[Problem]:

@@ -131,11 +131,8 @@ def _asked_pod(section: Kubernetes, api: Api, version: Version) -> dict[str, str
         for line in lines_of(api.logs(name, CONTAINER)):
             if line.startswith(_ANSWER):
                 return {key: str(value) for key, value in json.loads(line.removeprefix(_ANSWER)).items()}
-        raise MeasureError(
-            f"the pod {name} ended and did not answer",
-            code="kubernetes-failed",
-            try_=f"does the image have {section.python}? place.kubernetes.python names another",
-        )
+        remedy = f"does the image have {section.python}? place.kubernetes.python names another"
+        raise MeasureError(f"the pod {name} ended and did not answer", code="kubernetes-failed", try_=remedy)
     finally:
         take_out(api, campaign)
 
@@ -178,11 +175,8 @@ def _awaited(api: Api, campaign: str, section: Kubernetes) -> str:
         if phase_of(state) == "ended" and state.pods:
             return state.pods[0].name
         if time.monotonic() > until_s:
-            raise MeasureError(
-                f"the pod did not end within {_POD_S:g} s: {waiting_words(state)}",
-                code="kubernetes-waiting",
-                try_="look at it with kubectl describe pod",
-            )
+            message = f"the pod did not end within {_POD_S:g} s: {waiting_words(state)}"
+            raise MeasureError(message, code="kubernetes-waiting", try_="look at it with kubectl describe pod")
         time.sleep(_LOOK_S)
 
 

@@ -384,8 +384,6 @@ def _is_troubled(found: Observation) -> bool:
 
 def _no_result(found: Observation) -> FailureReason:
     """A job that ended well for all that Kubernetes knows, and whose result did not come."""
-    return FailureReason(
-        "kubernetes-failed",
-        f"the Job {found.name} ended and its result did not come out of its pod",
-        "look into its log with `assay logs`; does the node keep less than 10 MiB of a log (containerLogMaxSize)?",
-    )
+    message = f"the Job {found.name} ended and its result did not come out of its pod"
+    remedy = "look into its log with `assay logs`; does the node keep less than 10 MiB of a log (containerLogMaxSize)?"
+    return FailureReason("kubernetes-failed", message, remedy)

@@ -78,17 +78,13 @@ def of_waiting(pod: PodObservation, seen: Observation, now: datetime) -> Failure
         if container.reason in _PULLING and (reason := _image(pod, container, seen, waited_s)) is not None:
             return reason
         if container.reason in _CONFIG and waited_s >= _CONFIG_PATIENCE_S:
-            return FailureReason(
-                START,
-                f"the pod {pod.name} cannot start{_where(pod)} ({container.reason}: {container.message})",
-                "see that the Secrets of place.kubernetes.secrets and the keys in them exist",
-            )
+            message = f"the pod {pod.name} cannot start{_where(pod)} ({container.reason}: {container.message})"
+            remedy = "see that the Secrets of place.kubernetes.secrets and the keys in them exist"
+            return FailureReason(START, message, remedy)
     if waited_s >= _MOUNT_PATIENCE_S and (mount := _unmounted(pod, seen, now)) is not None:
-        return FailureReason(
-            VOLUME,
-            f"a volume of the pod {pod.name} cannot be mounted{_where(pod)}: {mount.message}",
-            "see that the claims of place.kubernetes.volumes exist and fit the node: kubectl get pvc",
-        )
+        message = f"a volume of the pod {pod.name} cannot be mounted{_where(pod)}: {mount.message}"
+        remedy = "see that the claims of place.kubernetes.volumes exist and fit the node: kubectl get pvc"
+        return FailureReason(VOLUME, message, remedy)
     return None
 
 
@@ -130,11 +126,8 @@ def of_late(pod: PodObservation, seen: Observation) -> FailureReason | None:
         return None
     asked = newest(seen, pod.uid, "Unhealthy")
     said = f"; last it answered: {asked.message}" if asked is not None else ""
-    return FailureReason(
-        LATE,
-        f"the pod {pod.name} was not ready in time{_where(pod)}{said}",
-        "look into its log with `assay logs`, or raise ready.within",
-    )
+    message = f"the pod {pod.name} was not ready in time{_where(pod)}{said}"
+    return FailureReason(LATE, message, "look into its log with `assay logs`, or raise ready.within")
 
 
 def newest(seen: Observation, uid: str, *reasons: str) -> EventObservation | None:
@@ -146,11 +139,8 @@ def deadline(pod: str, node: str, asked: PodResources, said: str = "") -> Failur
     """A pod that was ended at its time limit."""
     limit = "its time limit" if asked.deadline_s is None else f"its time limit of {show_seconds(asked.deadline_s)}"
     where = f" on {node}" if node else ""
-    return FailureReason(
-        DEADLINE,
-        f"the pod {pod} was ended{where} at {limit}{said}",
-        "raise place.kubernetes.deadline, or lower measure.runs or measure.timeout",
-    )
+    message = f"the pod {pod} was ended{where} at {limit}{said}"
+    return FailureReason(DEADLINE, message, "raise place.kubernetes.deadline, or lower measure.runs or measure.timeout")
 
 
 def lost_node(seen: Observation) -> FailureReason | None:
@@ -169,11 +159,9 @@ def _by_node(pod: PodObservation, seen: Observation) -> bool:
 def _node_lost(pod: PodObservation) -> FailureReason:
     node = pod.node or "its node"
     said = pod.message or pod.disruption_message
-    return FailureReason(
-        NODE_LOST,
-        f"the pod {pod.name} was lost because {node} failed or was shut down{f' ({said})' if said else ''}",
-        f"{_AGAIN}; if {node} fails again, keep pods away from it: kubectl cordon {pod.node or 'NODE'}",
-    )
+    message = f"the pod {pod.name} was lost because {node} failed or was shut down{f' ({said})' if said else ''}"
+    remedy = f"{_AGAIN}; if {node} fails again, keep pods away from it: kubectl cordon {pod.node or 'NODE'}"
+    return FailureReason(NODE_LOST, message, remedy)
 
 
 def _evicted(pod: PodObservation) -> FailureReason:
@@ -190,17 +178,12 @@ def _disrupted(pod: PodObservation, seen: Observation) -> FailureReason | None:
     preempted = newest(seen, pod.uid, "Preempted")
     if pod.disruption.startswith("PreemptionBy") or pod.reason == "Preempting" or preempted is not None:
         said = said or (f" ({preempted.message})" if preempted is not None else "")
-        return FailureReason(
-            PREEMPTED,
-            f"the pod {pod.name} was preempted{_where(pod)} by a higher-priority pod{said}",
-            f"{_AGAIN}, or use a place.kubernetes.priority_class that is not preempted",
-        )
+        message = f"the pod {pod.name} was preempted{_where(pod)} by a higher-priority pod{said}"
+        remedy = f"{_AGAIN}, or use a place.kubernetes.priority_class that is not preempted"
+        return FailureReason(PREEMPTED, message, remedy)
     if pod.disruption == "EvictionByEvictionAPI":
-        return FailureReason(
-            EVICTED,
-            f"the pod {pod.name} was evicted{_where(pod)}: the node is being drained{said}",
-            f"{_AGAIN}, when the node is back",
-        )
+        message = f"the pod {pod.name} was evicted{_where(pod)}: the node is being drained{said}"
+        return FailureReason(EVICTED, message, f"{_AGAIN}, when the node is back")
     return None
 
 
@@ -236,36 +219,26 @@ def _ended_container(
         )
     how = f"signal {one.signal}" if one.signal else f"exit code {one.exit_code}"
     said = f" ({one.message.strip()})" if one.message.strip() else ""
-    return FailureReason(
-        FAILED,
-        f"the container {one.name} of the pod {pod.name} ended{_where(pod)} with {how}{said}{more}",
-        "look into its log with `assay logs`",
-    )
+    message = f"the container {one.name} of the pod {pod.name} ended{_where(pod)} with {how}{said}{more}"
+    return FailureReason(FAILED, message, "look into its log with `assay logs`")
 
 
 def _out_of_memory(pod: PodObservation, asked: PodResources, more: str) -> FailureReason:
     limit = "nothing was asked for" if asked.memory is None else f"{show_bytes(asked.memory)} was asked for"
-    return FailureReason(
-        OOM,
-        f"the pod {pod.name} was ended{_where(pod)} because its memory ran out: {limit}{more}",
-        "raise place.kubernetes.memory (or needs.memory; shared memory counts too), or measure something smaller",
-    )
+    message = f"the pod {pod.name} was ended{_where(pod)} because its memory ran out: {limit}{more}"
+    remedy = "raise place.kubernetes.memory (or needs.memory; shared memory counts too), or measure something smaller"
+    return FailureReason(OOM, message, remedy)
 
 
 def _deleted(pod: PodObservation) -> FailureReason:
     return FailureReason(
-        DELETED,
-        f"the pod {pod.name} was deleted{_where(pod)} before it had ended, by a person or by a program",
-        _AGAIN,
+        DELETED, f"the pod {pod.name} was deleted{_where(pod)} before it had ended, by a person or by a program", _AGAIN
     )
 
 
 def _not_admitted(pod: PodObservation) -> FailureReason:
-    return FailureReason(
-        FAILED,
-        f"the node {pod.node or ''} did not take the pod {pod.name} ({pod.reason}: {pod.message})",
-        f"{_AGAIN}; what was free when it was planned was taken when it came",
-    )
+    message = f"the node {pod.node or ''} did not take the pod {pod.name} ({pod.reason}: {pod.message})"
+    return FailureReason(FAILED, message, f"{_AGAIN}; what was free when it was planned was taken when it came")
 
 
 def _image(pod: PodObservation, one: ContainerObservation, seen: Observation, waited_s: float) -> FailureReason | None:

@@ -78,12 +78,9 @@ class PodFolder(CampaignFolder):
     @staticmethod
     def unusable(path: Path, problem: OSError) -> StoreError:
         """What to say where the disk refuses something."""
-        return StoreError(
-            f"cannot use the folder of the campaign: {problem.strerror or problem}",
-            code="disk",
-            at=str(path),
-            try_="free some space, or give another store with --store",
-        )
+        message = f"cannot use the folder of the campaign: {problem.strerror or problem}"
+        remedy = "free some space, or give another store with --store"
+        return StoreError(message, code="disk", at=str(path), try_=remedy)
 
 
 def folder_of(store: Path, campaign: str) -> PodFolder:
@@ -151,10 +148,7 @@ def known_folder(store: Store, campaign: str) -> PodFolder:
         UsageError: if it was not submitted to Kubernetes from this store.
     """
     if not is_on_kubernetes(store.folder, campaign):
-        raise UsageError(
-            f"campaign {campaign} was not submitted to Kubernetes from this store",
-            code="no-cluster",
-            at=str(store.folder),
-            try_="give the store that it was submitted with, by --store or ASSAY_STORE",
-        )
+        message = f"campaign {campaign} was not submitted to Kubernetes from this store"
+        remedy = "give the store that it was submitted with, by --store or ASSAY_STORE"
+        raise UsageError(message, code="no-cluster", at=str(store.folder), try_=remedy)
     return folder_of(store.folder, campaign)

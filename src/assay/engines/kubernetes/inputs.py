@@ -65,12 +65,9 @@ def _refuse_scripts(job: Job, parts: Mapping[str, tuple[LocalPart, ...]]) -> Non
     for program in service_programs(job.definition):
         for word in program.words:
             if word in parts and word not in data:
-                raise UsageError(
-                    f"the command of a service names {word!r}, a file of this machine that its pod does not have",
-                    code="kubernetes-option",
-                    at=program.at,
-                    try_="put it into the image of the service, or set place.kubernetes.services: pod",
-                )
+                message = f"the command of a service names {word!r}, a file of this machine that its pod does not have"
+                remedy = "put it into the image of the service, or set place.kubernetes.services: pod"
+                raise UsageError(message, code="kubernetes-option", at=program.at, try_=remedy)
 
 
 def content_of(path: Path) -> bytes:
@@ -112,12 +109,8 @@ def refuse_program(job: Job) -> None:
     if not isinstance(target, CommandTarget) or not target.is_boxed:
         return
     if target.container != "auto":
-        raise UsageError(
-            f"target.container is {target.container}, and in a pod Kubernetes itself runs the image",
-            code="kubernetes-option",
-            at="target.container",
-            try_="remove it",
-        )
+        message = f"target.container is {target.container}, and in a pod Kubernetes itself runs the image"
+        raise UsageError(message, code="kubernetes-option", at="target.container", try_="remove it")
     if target.command is None:
         raise UsageError(
             f"the image {target.image} is to run its own command, which nobody can start again for each run in a pod",

@@ -118,11 +118,8 @@ def _group(document: KubernetesCampaign, job: Job, service: str) -> Group:
             if service in own
             else "it has no such service"
         )
-        raise UsageError(
-            f"job {job.id} has no log of {service!r} here: {why}",
-            code="no-service",
-            try_=f"there is {', '.join(service_names) or 'none'}",
-        )
+        message = f"job {job.id} has no log of {service!r} here: {why}"
+        raise UsageError(message, code="no-service", try_=f"there is {', '.join(service_names) or 'none'}")
     return group
 
 

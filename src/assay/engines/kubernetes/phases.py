@@ -149,11 +149,8 @@ def _ended_at(pod: PodObservation) -> float:
 
 
 def _gone(seen: Observation) -> FailureReason:
-    return FailureReason(
-        failures.DELETED,
-        f"the Job {seen.name} is gone, and with it whatever its pod had measured: somebody deleted it",
-        "run the campaign again: what was measured before is kept",
-    )
+    message = f"the Job {seen.name} is gone, and with it whatever its pod had measured: somebody deleted it"
+    return FailureReason(failures.DELETED, message, "run the campaign again: what was measured before is kept")
 
 
 def _given_up(seen: Observation) -> FailureReason:
@@ -166,16 +163,10 @@ def _given_up(seen: Observation) -> FailureReason:
     if seen.job.failure == "DeadlineExceeded":
         return failures.deadline(seen.name, "", seen.asked, said)
     if not seen.pods:
-        return FailureReason(
-            failures.DELETED,
-            f"the pod of the Job {seen.name} was deleted before it had ended ({seen.job.failure}{said})",
-            "run the campaign again: what was measured before is kept",
-        )
-    return FailureReason(
-        failures.FAILED,
-        f"Kubernetes gave up the Job {seen.name} ({seen.job.failure}{said})",
-        "look into its log with `assay logs`",
-    )
+        message = f"the pod of the Job {seen.name} was deleted before it had ended ({seen.job.failure}{said})"
+        return FailureReason(failures.DELETED, message, "run the campaign again: what was measured before is kept")
+    message = f"Kubernetes gave up the Job {seen.name} ({seen.job.failure}{said})"
+    return FailureReason(failures.FAILED, message, "look into its log with `assay logs`")
 
 
 def _not_created(
@@ -221,11 +212,9 @@ def _never_placed(
 
 
 def _unschedulable(pod: PodObservation, found: Unplaced, patience_s: float) -> FailureReason:
-    return FailureReason(
-        failures.UNSCHEDULABLE,
-        f"the scheduler found no node for the pod {pod.name} within {show_seconds(patience_s)}: {found.message}",
-        f"{found.try_}; or raise place.kubernetes.unschedulable where the nodes are only busy",
-    )
+    message = f"the scheduler found no node for the pod {pod.name} within {show_seconds(patience_s)}: {found.message}"
+    remedy = f"{found.try_}; or raise place.kubernetes.unschedulable where the nodes are only busy"
+    return FailureReason(failures.UNSCHEDULABLE, message, remedy)
 
 
 def _too_long(since: datetime | None, now: datetime, free_since: datetime | None, patience_s: float) -> bool:

@@ -370,9 +370,6 @@ def refused_by_rank(folder: PodFolder, group: Group, job: Job) -> FailureReason 
             continue
         why = other.error.message if other.error is not None else "it measured nothing"
         (folder.out(job.index) / RESULT).unlink(missing_ok=True)
-        return FailureReason(
-            "kubernetes-rank",
-            f"pod {rank} of {group.pods} failed: {why}",
-            "look into its log, which is kept with the first run",
-        )
+        message = f"pod {rank} of {group.pods} failed: {why}"
+        return FailureReason("kubernetes-rank", message, "look into its log, which is kept with the first run")
     return None

@@ -132,11 +132,8 @@ class Submitter:
         made: list[Document] = []
         for index in indexes:
             if self.folder.is_cancelled:
-                raise MeasureError(
-                    f"campaign {self.campaign.campaign} was cancelled while it was submitted",
-                    code="cancelled",
-                    try_="run it again",
-                )
+                message = f"campaign {self.campaign.campaign} was cancelled while it was submitted"
+                raise MeasureError(message, code="cancelled", try_="run it again")
             made += self._submit(group, self.jobs[index])
         for manifest in shared:
             self._own(manifest, made)

@@ -149,11 +149,9 @@ def _asked_node(slurm: Slurm, folder: Path, scheduler: Scheduler) -> dict[str, s
         _await(scheduler, number, place, answer)
         facts = {name: str(value) for name, value in json.loads(answer.read_bytes()).items()}
     except (OSError, ValueError) as problem:
-        raise MeasureError(
-            f"the batch job ran, but its output {answer} is not visible on this machine: {problem}",
-            code="shared-folder",
-            try_="name a folder that nodes share: folder, or ASSAY_SHARED",
-        ) from None
+        message = f"the batch job ran, but its output {answer} is not visible on this machine: {problem}"
+        remedy = "name a folder that nodes share: folder, or ASSAY_SHARED"
+        raise MeasureError(message, code="shared-folder", try_=remedy) from None
     finally:
         scheduler.cancel([number])
     shutil.rmtree(place, ignore_errors=True)  # kept where something is wrong, for whoever looks into it

@@ -219,17 +219,12 @@ class CommandLine:
                 check=False,
             )
         except FileNotFoundError:
-            raise MeasureError(
-                f"there is no {words[0]} on this machine",
-                code="slurm-missing",
-                try_="run assay on a login node of the cluster, load its Slurm module, or set place.slurm.rest",
-            ) from None
+            remedy = "run assay on a login node of the cluster, load its Slurm module, or set place.slurm.rest"
+            raise MeasureError(f"there is no {words[0]} on this machine", code="slurm-missing", try_=remedy) from None
         except subprocess.TimeoutExpired:
-            raise MeasureError(
-                f"{words[0]} did not answer within {self.patience_s:g} s",
-                code="slurm-silent",
-                try_="see whether the controller is up: scontrol ping",
-            ) from None
+            message = f"{words[0]} did not answer within {self.patience_s:g} s"
+            remedy = "see whether the controller is up: scontrol ping"
+            raise MeasureError(message, code="slurm-silent", try_=remedy) from None
         return _Said(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
 
 
@@ -268,12 +263,8 @@ def _for_sbatch(script: Path) -> dict[str, str]:
 def _refused(who: str, said: _Said, at: str = "") -> MeasureError:
     words = said.words
     if _SILENT.search(words):
-        return MeasureError(
-            f"{who} cannot reach the controller: {words}",
-            code="slurm-silent",
-            at=at,
-            try_="see whether it is up: scontrol ping",
-        )
+        message = f"{who} cannot reach the controller: {words}"
+        return MeasureError(message, code="slurm-silent", at=at, try_="see whether it is up: scontrol ping")
     return MeasureError(f"{who} refused: {words}", code="slurm-refused", at=at, try_=_remedy(words))
 
 

@@ -59,12 +59,9 @@ def cluster(name: str) -> Slurm:
     """
     registry = clusters()
     if name not in registry:
-        raise UsageError(
-            f"no cluster is called {name!r}" + (f" (there is {', '.join(registry)})" if registry else ""),
-            code="no-cluster",
-            at=str(registry_file()),
-            try_=f"assay clusters add {name} --set partition=NAME",
-        )
+        message = f"no cluster is called {name!r}" + (f" (there is {', '.join(registry)})" if registry else "")
+        remedy = f"assay clusters add {name} --set partition=NAME"
+        raise UsageError(message, code="no-cluster", at=str(registry_file()), try_=remedy)
     return registry[name]
 
 
@@ -125,12 +122,8 @@ def _section(name: str, section: Mapping[str, JsonValue]) -> Slurm:
     except ValidationError as invalid:
         first = invalid.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise UsageError(
-            f"{place}: {first['msg']}",
-            code="cluster",
-            at=at,
-            try_="use the keys of place.slurm; `assay schema` lists them",
-        ) from None
+        remedy = "use the keys of place.slurm; `assay schema` lists them"
+        raise UsageError(f"{place}: {first['msg']}", code="cluster", at=at, try_=remedy) from None
     if slurm.cluster is not None:
         raise UsageError("a cluster cannot name another cluster", code="cluster", at=at, try_="remove the key cluster")
     if slurm.has_open_token:
@@ -216,12 +209,9 @@ def draft(loaded: Loaded, plan: Plan, store: Store, options: RunOptions) -> Slur
     making = _making(benchmark, plan, slurm, facts, loaded.base, env)
     batches = plan_batches(making)
     if (clients := slurm.client_count or 1) > 1 and all(job.definition.load.hosts == 1 for job in plan.jobs):
-        raise UsageError(
-            f"place.slurm.clients is {clients}, and the load has one part",
-            code="slurm-option",
-            at="place.slurm.clients",
-            try_=f"set load.hosts: {clients} in the file itself: the settings of a cluster by name cannot split a load",
-        )
+        message = f"place.slurm.clients is {clients}, and the load has one part"
+        remedy = f"set load.hosts: {clients} in the file itself: the settings of a cluster by name cannot split a load"
+        raise UsageError(message, code="slurm-option", at="place.slurm.clients", try_=remedy)
     return SlurmDraft(benchmark, making, batches, scheduler, shared, loaded, plan, store)
 
 

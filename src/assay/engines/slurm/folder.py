@@ -244,12 +244,9 @@ def folder_of(store: Path, campaign: str) -> SharedFolder:
     try:
         return SharedFolder(Path(str(json.loads(pointer.read_bytes())["folder"])))
     except (OSError, ValueError, KeyError, TypeError):
-        raise UsageError(
-            f"campaign {campaign} was not submitted to a cluster from this store",
-            code="no-cluster",
-            at=str(pointer),
-            try_="give the store that it was submitted with, by --store or ASSAY_STORE",
-        ) from None
+        message = f"campaign {campaign} was not submitted to a cluster from this store"
+        remedy = "give the store that it was submitted with, by --store or ASSAY_STORE"
+        raise UsageError(message, code="no-cluster", at=str(pointer), try_=remedy) from None
 
 
 def is_on_cluster(store: Path, campaign: str) -> bool:

@@ -152,11 +152,9 @@ def _rows(text: str, fields: tuple[str, ...], who: str) -> Iterator[dict[str, st
         if values == [""]:
             continue
         if len(values) != len(fields):
-            raise MeasureError(
-                f"{who} answered {record.strip()[:200]!r}, which has {len(values)} fields and not {len(fields)}",
-                code="slurm-answer",
-                try_="see whether a wrapper stands before Slurm's commands; `assay clusters check` tells more",
-            )
+            message = f"{who} answered {record.strip()[:200]!r}, which has {len(values)} fields and not {len(fields)}"
+            remedy = "see whether a wrapper stands before Slurm's commands; `assay clusters check` tells more"
+            raise MeasureError(message, code="slurm-answer", try_=remedy)
         yield dict(zip(fields, values, strict=True))
 
 

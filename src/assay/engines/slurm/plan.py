@@ -127,12 +127,9 @@ def _point(slurm: Slurm, members: Sequence[Job]) -> Group:
     first = members[0]
     hosts, clients = first.definition.load.hosts, len(members)
     if slurm.client_count not in (None, hosts):
-        raise UsageError(
-            f"place.slurm.clients is {slurm.client_count} and load.hosts is {hosts}",
-            code="slurm-option",
-            at="place.slurm.clients",
-            try_="keep one of them: both say how many clients share the load",
-        )
+        message = f"place.slurm.clients is {slurm.client_count} and load.hosts is {hosts}"
+        remedy = "keep one of them: both say how many clients share the load"
+        raise UsageError(message, code="slurm-option", at="place.slurm.clients", try_=remedy)
     if slurm.at_once is not None and slurm.at_once < clients:
         raise UsageError(
             f"place.slurm.at_once is {slurm.at_once}, and {clients} clients must run at once: they would wait for ever",

@@ -61,11 +61,8 @@ class Rest:
             raise
         number = answer.get("job_id", (answer.get("result") or {}).get("job_id"))
         if not isinstance(number, int) or number <= 0:
-            raise MeasureError(
-                f"slurmrestd told no number for {script.name}: {documents.complaints(answer) or answer}",
-                code="slurm-answer",
-                at=self.url,
-            )
+            message = f"slurmrestd told no number for {script.name}: {documents.complaints(answer) or answer}"
+            raise MeasureError(message, code="slurm-answer", at=self.url)
         return str(number)
 
     def states(self, ids: Collection[str]) -> Mapping[str, BatchState]:
@@ -134,12 +131,9 @@ class Rest:
             paths = list(answer.get("paths") or ())
             versions = [int(match[1]) for path in paths if (match := _VERSION.match(path))]
             if not versions:
-                raise MeasureError(
-                    "slurmrestd speaks no version that is known here",
-                    code="slurm-answer",
-                    at=self.url,
-                    try_="submit with the commands instead: remove place.slurm.rest",
-                )
+                message = "slurmrestd speaks no version that is known here"
+                remedy = "submit with the commands instead: remove place.slurm.rest"
+                raise MeasureError(message, code="slurm-answer", at=self.url, try_=remedy)
             newest = max(versions)
             self._found = newest, any(path.startswith(f"/slurmdb/v0.0.{newest}/job/") for path in paths)
         return self._found
@@ -156,12 +150,8 @@ class Rest:
             return answer
         if gone is not None and any(word in said.lower() for word in _GONE):
             return gone
-        raise MeasureError(
-            f"slurmrestd refused: {said}",
-            code="slurm-refused",
-            at=self.url,
-            try_="change place.slurm; `assay clusters check` lists partitions, limits and GPUs",
-        )
+        remedy = "change place.slurm; `assay clusters check` lists partitions, limits and GPUs"
+        raise MeasureError(f"slurmrestd refused: {said}", code="slurm-refused", at=self.url, try_=remedy)
 
     def _answer(self, client: httpx.Client, method: str, path: str, body: object) -> dict[str, Any]:
         import httpx
@@ -170,27 +160,18 @@ class Rest:
             answer = client.request(method, path, json=body)
             document = answer.json()
         except httpx.HTTPError as problem:
-            raise MeasureError(
-                f"slurmrestd does not answer: {failure_words(problem)}",
-                code="slurm-silent",
-                at=self.url,
-                try_="see whether it runs, and whether its address is right",
-            ) from None
+            message = f"slurmrestd does not answer: {failure_words(problem)}"
+            remedy = "see whether it runs, and whether its address is right"
+            raise MeasureError(message, code="slurm-silent", at=self.url, try_=remedy) from None
         except ValueError:
             document = None
         if answer.status_code in (401, 403):
-            raise MeasureError(
-                f"slurmrestd refuses the token (status {answer.status_code})",
-                code="slurm-token",
-                at=self.url,
-                try_="export a new one: scontrol token lifespan=86400",
-            )
+            message = f"slurmrestd refuses the token (status {answer.status_code})"
+            remedy = "export a new one: scontrol token lifespan=86400"
+            raise MeasureError(message, code="slurm-token", at=self.url, try_=remedy)
         if not isinstance(document, dict):
-            raise MeasureError(
-                f"slurmrestd answered {path} with status {answer.status_code} and no document",
-                code="slurm-answer",
-                at=self.url,
-            )
+            message = f"slurmrestd answered {path} with status {answer.status_code} and no document"
+            raise MeasureError(message, code="slurm-answer", at=self.url)
         return document
 
     def _client(self) -> httpx.Client:

@@ -119,12 +119,9 @@ def _field(name: str, value: str, *, plain: bool) -> dict[str, Any]:
         )
     if name == "exclusive" and not value:
         return {"exclusive": "true"} if plain else {"shared": ["none"]}
-    raise UsageError(
-        f"the option --{name}{f'={value}' if value else ''} cannot be given to slurmrestd",
-        code="slurm-option",
-        at="place.slurm.options",
-        try_="remove it, or remove place.slurm.rest to submit with sbatch",
-    )
+    message = f"the option --{name}{f'={value}' if value else ''} cannot be given to slurmrestd"
+    remedy = "remove it, or remove place.slurm.rest to submit with sbatch"
+    raise UsageError(message, code="slurm-option", at="place.slurm.options", try_=remedy)
 
 
 def _amount(number: int, *, plain: bool) -> int | dict[str, Any]:

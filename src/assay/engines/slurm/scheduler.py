@@ -271,11 +271,9 @@ def failure_of(state: BatchState, asked: Batch, log: str = "") -> FailureReason 
 
 def forgotten(key: str) -> FailureReason:
     """A job that Slurm knows nothing about any more, and that left no result."""
-    return FailureReason(
-        "slurm-forgotten",
-        f"the batch job {key} left no result, and Slurm does not remember how it ended",
-        "look into its log with `assay logs`; on a cluster with accounting (sacct) this would be told",
-    )
+    message = f"the batch job {key} left no result, and Slurm does not remember how it ended"
+    remedy = "look into its log with `assay logs`; on a cluster with accounting (sacct) this would be told"
+    return FailureReason("slurm-forgotten", message, remedy)
 
 
 def waiting_words(state: BatchState, now: datetime | None = None) -> str:
@@ -311,11 +309,8 @@ def _never_runs(state: BatchState) -> FailureReason | None:
     if reason == "DependencyNeverSatisfied":
         return _dependency(state)
     if reason in _NEVER:
-        return FailureReason(
-            "slurm-impossible",
-            f"the batch job {state.key} can never run as it was asked for ({state.reason})",
-            _NEVER[reason],
-        )
+        message = f"the batch job {state.key} can never run as it was asked for ({state.reason})"
+        return FailureReason("slurm-impossible", message, _NEVER[reason])
     return None
 
 
@@ -342,11 +337,8 @@ def _timeout(state: BatchState, asked: Batch) -> FailureReason:
     limit_s = state.time_limit_s or asked.time
     limit = "its time limit" if limit_s is None else f"its time limit of {show_seconds(limit_s)}"
     given = "" if asked.time is not None else ", which is the partition's own"
-    return FailureReason(
-        "slurm-timeout",
-        f"the batch job {state.key} was ended{_where(state)} at {limit}{given}",
-        "raise place.slurm.time, or lower measure.runs or measure.timeout",
-    )
+    message = f"the batch job {state.key} was ended{_where(state)} at {limit}{given}"
+    return FailureReason("slurm-timeout", message, "raise place.slurm.time, or lower measure.runs or measure.timeout")
 
 
 def _node_fail(state: BatchState, _asked: Batch) -> FailureReason:
@@ -374,27 +366,20 @@ def _cancelled(state: BatchState, _asked: Batch) -> FailureReason:
     # A job that never began has no node; one that ran for less than a second has one, and an elapsed time of 0.
     never = state.started_at is None or (not state.elapsed_s and not state.node)
     when = "before it began" if never else f"after {_elapsed(state)}"
-    return FailureReason(
-        "slurm-cancelled",
-        f"the batch job {state.key} was cancelled {when}{who}",
-        "run the campaign again: what was measured is kept",
-    )
+    message = f"the batch job {state.key} was cancelled {when}{who}"
+    return FailureReason("slurm-cancelled", message, "run the campaign again: what was measured is kept")
 
 
 def _dependency(state: BatchState) -> FailureReason:
-    return FailureReason(
-        "slurm-dependency",
-        f"the batch job {state.key} was not run because a job that it depends on failed ({state.reason})",
-        "look at the state of the services and the monitor that it waited for, with `assay logs`",
-    )
+    message = f"the batch job {state.key} was not run because a job that it depends on failed ({state.reason})"
+    remedy = "look at the state of the services and the monitor that it waited for, with `assay logs`"
+    return FailureReason("slurm-dependency", message, remedy)
 
 
 def _deadline(state: BatchState, _asked: Batch) -> FailureReason:
-    return FailureReason(
-        "slurm-deadline",
-        f"the batch job {state.key} could not end before its deadline, so Slurm ended it",
-        "move or remove --deadline under place.slurm.options, or lower place.slurm.time",
-    )
+    message = f"the batch job {state.key} could not end before its deadline, so Slurm ended it"
+    remedy = "move or remove --deadline under place.slurm.options, or lower place.slurm.time"
+    return FailureReason("slurm-deadline", message, remedy)
 
 
 def _boot_fail(state: BatchState, _asked: Batch) -> FailureReason:
@@ -411,11 +396,8 @@ def _failed(state: BatchState, _asked: Batch) -> FailureReason:
     ending = "" if state.exit_code is None and state.signal is None else f" with {how}"
     reason = f" ({state.reason})" if state.reason and state.reason not in ("None", "NonZeroExitCode") else ""
     word = "ended" if state.state == "COMPLETED" else f"is {state.state}"
-    return FailureReason(
-        "slurm-failed",
-        f"the batch job {state.key} {word}{_where(state)}{ending}{reason}",
-        "look into its log with `assay logs`; a module or a line of the prologue may have failed on the node",
-    )
+    remedy = "look into its log with `assay logs`; a module or a line of the prologue may have failed on the node"
+    return FailureReason("slurm-failed", f"the batch job {state.key} {word}{_where(state)}{ending}{reason}", remedy)
 
 
 def _where(state: BatchState) -> str:

@@ -116,12 +116,9 @@ def _refuse_less(batch: Batch, needs: Needs) -> None:
 
 
 def _less(key: str, needed: str, asked: str) -> UsageError:
-    return UsageError(
-        f"needs.{key} is {needed}, and the batch options ask Slurm for {asked}",
-        code="slurm-option",
-        at=f"place.slurm.{key}",
-        try_=f"raise place.slurm.{key} (for a service under each), lower needs.{key}, or leave one of them out",
-    )
+    message = f"needs.{key} is {needed}, and the batch options ask Slurm for {asked}"
+    remedy = f"raise place.slurm.{key} (for a service under each), lower needs.{key}, or leave one of them out"
+    return UsageError(message, code="slurm-option", at=f"place.slurm.{key}", try_=remedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,9 +219,6 @@ def _named(name: str) -> str:
 
 def _one_line(text: str) -> str:
     if unwritable(text):
-        raise UsageError(
-            f"{text!r} cannot stand in a batch script: it has a line break or a control character",
-            code="slurm-option",
-            try_="put it into a file that the node reads",
-        )
+        message = f"{text!r} cannot stand in a batch script: it has a line break or a control character"
+        raise UsageError(message, code="slurm-option", try_="put it into a file that the node reads")
     return text

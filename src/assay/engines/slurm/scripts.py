@@ -118,12 +118,8 @@ def _no_place(image: str, missing: Sequence[Path], at: str) -> UsageError:
     names = " ".join(str(path) for path in missing)
     made = " ".join(shlex.quote(f"{image}{path}") for path in missing)
     tip = f"mkdir -p {made}" if Path(image).is_dir() else f"make {names} in it before it is packed"
-    return UsageError(
-        f"the image {image} has no folder {names}, and charliecloud makes none in an image",
-        code="container-mount",
-        at=at,
-        try_=f"{tip}; or use folders below one that it has",
-    )
+    message = f"the image {image} has no folder {names}, and charliecloud makes none in an image"
+    return UsageError(message, code="container-mount", at=at, try_=f"{tip}; or use folders below one that it has")
 
 
 def _unnamed(words: list[str], name: str) -> list[str]:

@@ -87,11 +87,8 @@ def submit_all(
     for batch in document.batches:
         if batch.name not in ids:
             if read_submitted(folder).cancelled:
-                raise MeasureError(
-                    f"campaign {document.campaign} was cancelled while it was submitted",
-                    code="cancelled",
-                    try_="run it again",
-                )
+                message = f"campaign {document.campaign} was cancelled while it was submitted"
+                raise MeasureError(message, code="cancelled", try_="run it again")
             ids[batch.name] = _submit(folder, document, batch, ids, scheduler)
     folder.note({"event": _ALL, "at": time.time()})
     return ids

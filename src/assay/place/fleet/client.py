@@ -32,24 +32,9 @@ from assay.place.fleet.protocol import (
     Submission,
     agent_key,
 )
-from assay.place.fleet.transport import (
-    AWAY,
-    AwayError,
-    NotAssayError,
-    RefusedError,
-    Transport,
-    server_url,
-)
+from assay.place.fleet.transport import AWAY, AwayError, NotAssayError, RefusedError, Transport, server_url
 
-__all__ = [
-    "AWAY",
-    "AwayError",
-    "FleetClient",
-    "NotAssayError",
-    "RefusedError",
-    "read_token",
-    "server_url",
-]
+__all__ = ["AWAY", "AwayError", "FleetClient", "NotAssayError", "RefusedError", "read_token", "server_url"]
 
 T = TypeVar("T")
 

@@ -63,12 +63,8 @@ def document(answer: Answer, address: str, about: str) -> Mapping[str, Any]:
         raise refusal(answer, address, about)
     document = _json(answer.content)
     if not document:
-        raise MeasureError(
-            f"the server answered {about} with status {answer.status} and no document",
-            code=SILENT,
-            at=address,
-            try_="is this the address of a Kubernetes API server?",
-        )
+        message = f"the server answered {about} with status {answer.status} and no document"
+        raise MeasureError(message, code=SILENT, at=address, try_="is this the address of a Kubernetes API server?")
     return document
 
 
@@ -79,12 +75,8 @@ def refusal(answer: Answer, address: str, about: str) -> MeasureError:
         document.get("message") or answer.content[:300].decode("utf-8", "replace").strip() or "it does not tell why"
     )
     if answer.status == UNAUTHORISED:
-        return MeasureError(
-            f"the server does not know this account: {said}",
-            code=TOKEN,
-            at=address,
-            try_="log in to the cluster again; `kubectl auth whoami` tells whether it worked",
-        )
+        remedy = "log in to the cluster again; `kubectl auth whoami` tells whether it worked"
+        return MeasureError(f"the server does not know this account: {said}", code=TOKEN, at=address, try_=remedy)
     if answer.status == GONE:
         return Expired(f"the server does not remember what happened since: {said}", at=address)
     if answer.status == BUSY or answer.status >= BROKEN:
@@ -123,12 +115,8 @@ def change(line: bytes, address: str) -> Change:
 def silent(problem: Exception, address: str) -> MeasureError:
     """A server that does not answer."""
     reason = getattr(problem, "reason", None) or problem
-    return MeasureError(
-        f"the server of the cluster does not answer: {reason}",
-        code=SILENT,
-        at=address,
-        try_="see whether it can be reached from here: kubectl version",
-    )
+    remedy = "see whether it can be reached from here: kubectl version"
+    return MeasureError(f"the server of the cluster does not answer: {reason}", code=SILENT, at=address, try_=remedy)
 
 
 def learning(answer: Answer, address: str) -> MeasureError:
@@ -167,11 +155,8 @@ def refuse_failed(program: str, pod: str, status: bytes, errors: bytes, address:
         return
     wrote = errors[-500:].decode("utf-8", "replace").strip()
     said = str(document.get("message") or "the connection was cut")
-    raise MeasureError(
-        f"{program!r} failed in the pod {pod}: {said}{f'; it wrote: {wrote}' if wrote else ''}",
-        code="kubernetes-exec" if document else SILENT,
-        at=address,
-    )
+    message = f"{program!r} failed in the pod {pod}: {said}{f'; it wrote: {wrote}' if wrote else ''}"
+    raise MeasureError(message, code="kubernetes-exec" if document else SILENT, at=address)
 
 
 def _by_admission(said: str) -> bool:

@@ -76,12 +76,9 @@ def connect(section: Kubernetes | None = None) -> Client:
     try:
         namespace = _from_pod(config, settings) if inside else _from_file(config, settings, place, asked.context)
     except (config.ConfigException, OSError, KeyError, TypeError) as problem:
-        raise UsageError(
-            f"nothing says how to enter a cluster: {problem}",
-            code=CONFIG,
-            at=str(_INSIDE) if inside else place,
-            try_="name a kubeconfig by KUBECONFIG, and a context in it by place.kubernetes.context",
-        ) from None
+        message = f"nothing says how to enter a cluster: {problem}"
+        remedy = "name a kubeconfig by KUBECONFIG, and a context in it by place.kubernetes.context"
+        raise UsageError(message, code=CONFIG, at=str(_INSIDE) if inside else place, try_=remedy) from None
     return Client(client.ApiClient(configuration=settings), asked.namespace or namespace or "default")
 
 
@@ -90,12 +87,8 @@ def _from_file(config: Any, settings: Any, place: str, context: str | None) -> s
     chosen = current if context is None else next((entry for entry in contexts if entry["name"] == context), None)
     if chosen is None:
         names = ", ".join(str(entry["name"]) for entry in contexts) or "none"
-        raise UsageError(
-            f"there is no context {context!r} (there is {names})",
-            code=CONFIG,
-            at=place,
-            try_="change place.kubernetes.context: kubectl config get-contexts",
-        )
+        remedy = "change place.kubernetes.context: kubectl config get-contexts"
+        raise UsageError(f"there is no context {context!r} (there is {names})", code=CONFIG, at=place, try_=remedy)
     config.load_kube_config(config_file=place, context=context, client_configuration=settings)
     return str(chosen["context"].get("namespace") or "")
 
@@ -257,11 +250,8 @@ class Client:
         with closing(self._socket(url)) as socket:
             while socket.is_open():
                 if (left_s := until_s - time.monotonic()) <= 0:
-                    raise MeasureError(
-                        f"{words[0]!r} did not end in the pod {pod} within {within_s:g} s",
-                        code="kubernetes-exec",
-                        at=self.address,
-                    )
+                    message = f"{words[0]!r} did not end in the pod {pod} within {within_s:g} s"
+                    raise MeasureError(message, code="kubernetes-exec", at=self.address)
                 socket.update(timeout=min(1.0, left_s))
                 if piece := socket.read_channel(_STDOUT):
                     yield bytes(piece)
@@ -424,9 +414,6 @@ class Client:
         except ApiException as problem:
             said = str(problem.reason)
             code = next((code for sign, code in _SIGNS.items() if sign in said), SILENT)
-            raise MeasureError(
-                f"no command can be run in the pod: {said}",
-                code=code,
-                at=self.address,
-                try_="is the pod still there, and may this account `create pods/exec`?",
-            ) from None
+            message = f"no command can be run in the pod: {said}"
+            remedy = "is the pod still there, and may this account `create pods/exec`?"
+            raise MeasureError(message, code=code, at=self.address, try_=remedy) from None

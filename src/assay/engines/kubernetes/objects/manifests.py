@@ -103,11 +103,8 @@ def document(
         held |= ranks_document(setting, one.group, one.job, one.attempt)
     size = sum(len(text.encode()) for text in held.values())
     if size > PART_BYTES:
-        raise UsageError(
-            f"the document of job {one.job.index} has {show_bytes(size)}, more than Kubernetes takes",
-            code="kubernetes-document",
-            try_="put long texts into files",
-        )
+        message = f"the document of job {one.job.index} has {show_bytes(size)}, more than Kubernetes takes"
+        raise UsageError(message, code="kubernetes-document", try_="put long texts into files")
     part = Part(one.job.campaign, "files", one.group.name, one.job.index, one.attempt)
     return _object(
         "v1", "ConfigMap", names.document_name(one.job.campaign, one.job.index, one.attempt), part.labels(), data=held

@@ -281,19 +281,12 @@ def _refuse_program_of_this_machine(target: Target) -> None:
     if not isinstance(target, CommandTarget) or not target.is_boxed:
         return
     if _is_file(target.image or ""):
-        raise UsageError(
-            f"the image {target.image!r} of the target is a file, which no node of the cluster has",
-            code=_OPTION,
-            at="target.image",
-            try_="name an image in a registry",
-        )
+        message = f"the image {target.image!r} of the target is a file, which no node of the cluster has"
+        raise UsageError(message, code=_OPTION, at="target.image", try_="name an image in a registry")
     if target.mounts:
-        raise UsageError(
-            f"the target mounts {next(iter(target.mounts))!r} of this machine, which no node of the cluster has",
-            code=_OPTION,
-            at="target.mounts",
-            try_="name a volume (place.kubernetes.volumes), fetch it (target.fetch) or send it along (target.code)",
-        )
+        message = f"the target mounts {next(iter(target.mounts))!r} of this machine, which no node of the cluster has"
+        remedy = "name a volume (place.kubernetes.volumes), fetch it (target.fetch) or send it along (target.code)"
+        raise UsageError(message, code=_OPTION, at="target.mounts", try_=remedy)
 
 
 def _is_file(image: str) -> bool:
@@ -325,12 +318,8 @@ def _refuse_containers_in_a_pod(job: Job, section: Kubernetes) -> None:
 def _refuse_unreachable(name: str, service: Service, image: str) -> None:
     """Refuse what lies on this machine alone: a node of the cluster never sees it."""
     if _is_file(image):
-        raise UsageError(
-            f"the image {image!r} of the service {name} is a file, which no node of the cluster has",
-            code=_OPTION,
-            at=f"services.{name}.image",
-            try_="name an image in a registry",
-        )
+        message = f"the image {image!r} of the service {name} is a file, which no node of the cluster has"
+        raise UsageError(message, code=_OPTION, at=f"services.{name}.image", try_="name an image in a registry")
     if service.mounts:
         raise UsageError(
             f"the service {name} mounts {next(iter(service.mounts))!r} of this machine, which no node of the cluster "
@@ -348,12 +337,8 @@ def _refuse_unreachable(name: str, service: Service, image: str) -> None:
                 try_=f"name a URL, put it into the image, or name a volume: place.kubernetes.each.{name}.volumes",
             )
     if service.cwd is not None and not service.cwd.startswith("/"):
-        raise UsageError(
-            f"cwd of the service {name} is {service.cwd!r}; inside a container it must be absolute",
-            code=_OPTION,
-            at=f"services.{name}.cwd",
-            try_="write the folder in the image",
-        )
+        message = f"cwd of the service {name} is {service.cwd!r}; inside a container it must be absolute"
+        raise UsageError(message, code=_OPTION, at=f"services.{name}.cwd", try_="write the folder in the image")
 
 
 def _refuse_unknown_secrets(wanted: Iterable[str], known: Collection[str], who: str) -> None:

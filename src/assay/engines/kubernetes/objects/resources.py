@@ -78,12 +78,8 @@ def cpu_words(cpus: float) -> str:
 
 def _nodes(pod: Pod, needs: Needs) -> dict[str, str]:
     if needs.os == "macos":
-        raise UsageError(
-            "needs.os is macos, and no node of Kubernetes is",
-            code=_OPTION,
-            at="needs.os",
-            try_="run it on a fleet (place.engine: fleet)",
-        )
+        message = "needs.os is macos, and no node of Kubernetes is"
+        raise UsageError(message, code=_OPTION, at="needs.os", try_="run it on a fleet (place.engine: fleet)")
     for key, text in needs.labels.items():
         _label(key, text)
     wanted = dict(needs.labels)
@@ -91,12 +87,9 @@ def _nodes(pod: Pod, needs: Needs) -> dict[str, str]:
     wanted |= {_HOST: needs.agent} if needs.agent else {}
     for key, text in pod.node_selector.items():
         if wanted.get(key, text) != text:
-            raise UsageError(
-                f"place.kubernetes.node_selector asks for {key}={text}, and needs for {key}={wanted[key]}",
-                code=_OPTION,
-                at="place.kubernetes.node_selector",
-                try_="keep one of them: no node carries both",
-            )
+            message = f"place.kubernetes.node_selector asks for {key}={text}, and needs for {key}={wanted[key]}"
+            remedy = "keep one of them: no node carries both"
+            raise UsageError(message, code=_OPTION, at="place.kubernetes.node_selector", try_=remedy)
     return {**wanted, **pod.node_selector}
 
 
@@ -104,12 +97,9 @@ def _label(key: str, text: str) -> None:
     try:
         Pod(node_selector={key: text})
     except ValueError:
-        raise UsageError(
-            f"needs.labels has {key}={text}, which no node of Kubernetes can carry",
-            code=_OPTION,
-            at="needs.labels",
-            try_="use a label of your nodes: kubectl get nodes --show-labels",
-        ) from None
+        message = f"needs.labels has {key}={text}, which no node of Kubernetes can carry"
+        remedy = "use a label of your nodes: kubectl get nodes --show-labels"
+        raise UsageError(message, code=_OPTION, at="needs.labels", try_=remedy) from None
 
 
 def _refuse_less(pod: Pod, needs: Needs) -> None:
@@ -127,9 +117,6 @@ def _refuse_less(pod: Pod, needs: Needs) -> None:
 
 
 def _less(key: str, needed: str, asked: str) -> UsageError:
-    return UsageError(
-        f"needs.{key} is {needed}, and place.kubernetes asks for {asked}",
-        code=_OPTION,
-        at=f"place.kubernetes.{key}",
-        try_=f"raise place.kubernetes.{key} (for a service under each), lower needs.{key}, or leave one of them out",
-    )
+    message = f"needs.{key} is {needed}, and place.kubernetes asks for {asked}"
+    remedy = f"raise place.kubernetes.{key} (for a service under each), lower needs.{key}, or leave one of them out"
+    return UsageError(message, code=_OPTION, at=f"place.kubernetes.{key}", try_=remedy)

@@ -201,19 +201,13 @@ def _split(command: str | tuple[str, ...]) -> tuple[str, ...]:
     try:
         split = words(command)
     except ValueError as broken:
-        raise UsageError(
-            f"the command {command!r} cannot be split into words: {broken}",
-            code="service-command",
-            at="services",
-            try_="close its quotes, or write it as a list",
-        ) from None
+        message = f"the command {command!r} cannot be split into words: {broken}"
+        remedy = "close its quotes, or write it as a list"
+        raise UsageError(message, code="service-command", at="services", try_=remedy) from None
     if any(REFERENCE.search(word) for word in split):
-        raise UsageError(
-            "a command cannot hold ${env:…}: everybody on its node could read it",
-            code="secret",
-            at="services",
-            try_="put it under `env`; the service finds it in its environment",
-        )
+        message = "a command cannot hold ${env:…}: everybody on its node could read it"
+        remedy = "put it under `env`; the service finds it in its environment"
+        raise UsageError(message, code="secret", at="services", try_=remedy)
     return split
 
 

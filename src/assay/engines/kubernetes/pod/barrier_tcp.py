@@ -158,11 +158,8 @@ def together(meeting: Meeting, line: BarrierAddress, runs: int, tell: Tell) -> I
     thread.start()
     pod.ready.wait()
     if pod.problem:
-        raise MeasureError(
-            f"the first pod cannot listen for the others on port {line.port}: {pod.problem}",
-            code="barrier",
-            try_="set another place.kubernetes.distributed.port",
-        )
+        message = f"the first pod cannot listen for the others on port {line.port}: {pod.problem}"
+        raise MeasureError(message, code="barrier", try_="set another place.kubernetes.distributed.port")
     try:
         yield pod
     finally:

@@ -90,12 +90,8 @@ class PodContext:
         """
         parts = [] if self.files is None else list(self.files.glob(f"{file.sha256}.*"))
         if not parts:
-            raise UsageError(
-                f"the file {file.name} did not come with the pod",
-                code="no-file",
-                at=str(self.files or ""),
-                try_="submit the campaign again",
-            )
+            message = f"the file {file.name} did not come with the pod"
+            raise UsageError(message, code="no-file", at=str(self.files or ""), try_="submit the campaign again")
         to.parent.mkdir(parents=True, exist_ok=True)
         with to.open("wb") as sink:
             for part in sorted(parts, key=lambda piece: int(piece.suffix[1:])):
@@ -110,11 +106,9 @@ def read_inside(environ: Mapping[str, str] | None = None) -> PodContext:
     """
     variables = os.environ if environ is None else environ
     if _JOB not in variables or _WORK not in variables:
-        raise UsageError(
-            f"{_JOB} and {_WORK} are not set: this is no pod of a campaign",
-            code="no-campaign",
-            try_="`assay run FILE` starts such pods; `assay exec` measures a job document here",
-        )
+        message = f"{_JOB} and {_WORK} are not set: this is no pod of a campaign"
+        remedy = "`assay run FILE` starts such pods; `assay exec` measures a job document here"
+        raise UsageError(message, code="no-campaign", try_=remedy)
     documents = Path(variables[_JOB])
     job = from_json(Job, _read(documents / "job.json"), source=str(documents / "job.json"))
     services = {
@@ -203,12 +197,9 @@ def _awaited(
         if answer is None:
             return _running(name, address, section, started_ns, inside.work)
         if left_s <= 0:
-            raise MeasureError(
-                f"the service {name} did not answer within {bound:g} s; last answer: {answer}",
-                code="service-not-ready",
-                at=f"services.{name}",
-                try_=f"look at its log (assay logs JOB --service {name}), or raise ready.within",
-            )
+            message = f"the service {name} did not answer within {bound:g} s; last answer: {answer}"
+            remedy = f"look at its log (assay logs JOB --service {name}), or raise ready.within"
+            raise MeasureError(message, code="service-not-ready", at=f"services.{name}", try_=remedy)
         if time.monotonic() - told_s >= _TELL_EVERY_S:
             told_s = time.monotonic()
             tell(f"waiting for {name} since {told_s - begun_s:.0f} s: {answer}")

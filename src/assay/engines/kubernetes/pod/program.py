@@ -90,12 +90,9 @@ def stand_by(
     try:
         process = subprocess.Popen(words, env=dict(environ), stdin=subprocess.DEVNULL, start_new_session=True)
     except OSError as problem:
-        raise MeasureError(
-            f"cannot start {ranks.others[0]!r}: {problem.strerror}",
-            code="command",
-            at="place.kubernetes.distributed.others",
-            try_="is it in the image?",
-        ) from None
+        message = f"cannot start {ranks.others[0]!r}: {problem.strerror}"
+        remedy = "is it in the image?"
+        raise MeasureError(message, code="command", at="place.kubernetes.distributed.others", try_=remedy) from None
     try:
         begin_together(line.meeting, within_s)
         tell(f"pod {ranks.rank} stands by")

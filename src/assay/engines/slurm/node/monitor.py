@@ -68,12 +68,9 @@ def watch(folder: SharedFolder, stopped: Callable[[], bool]) -> None:
     """
     order = read_order(folder.metrics)
     if order is None:
-        raise MeasureError(
-            "nobody asked for monitoring in this campaign",
-            code="monitoring",
-            at=str(folder.path),
-            try_="set `monitoring: true` in the benchmark file",
-        )
+        message = "nobody asked for monitoring in this campaign"
+        remedy = "set `monitoring: true` in the benchmark file"
+        raise MeasureError(message, code="monitoring", at=str(folder.path), try_=remedy)
     folder.services(GROUP).mkdir(parents=True, exist_ok=True)
     with scratch_folder() as scratch:
         hold(

@@ -146,20 +146,14 @@ def _look(folder: SharedFolder, group: str, name: str) -> ServiceRecord | None:
     try:
         return read_published(folder, group, name)
     except UsageError as wrong:
-        raise MeasureError(
-            f"what the service {name} published cannot be read: {wrong.problem.message}",
-            code="service",
-            at=wrong.problem.at,
-        ) from None
+        message = f"what the service {name} published cannot be read: {wrong.problem.message}"
+        raise MeasureError(message, code="service", at=wrong.problem.at) from None
 
 
 def _silent(name: str, bound: float) -> MeasureError:
-    return MeasureError(
-        f"the service {name} was neither ready nor failed within {bound:g} s",
-        code="service-not-ready",
-        at=f"services.{name}",
-        try_="was its batch job ended, or its node lost? look at its log, or raise ready.within",
-    )
+    message = f"the service {name} was neither ready nor failed within {bound:g} s"
+    remedy = "was its batch job ended, or its node lost? look at its log, or raise ready.within"
+    return MeasureError(message, code="service-not-ready", at=f"services.{name}", try_=remedy)
 
 
 def _list(names: Iterable[str]) -> str:
