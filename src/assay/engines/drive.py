@@ -246,7 +246,11 @@ class CampaignDriver(Generic[J]):
         self.engine.advance(jobs.jobs)
         if not snapshot.silence:
             self._printer.show(snapshot, jobs.total - len(jobs.jobs), jobs.total)
-            self._report(snapshot)
+            # Tell a server how the jobs stand; seldom, since nobody reads faster
+            now_s = time.monotonic()
+            if not isinstance(self._reporter, NullReporter) and now_s - self._reported_s >= _REPORT_S:
+                self._reported_s = now_s
+                self._reporter.stands(standings(snapshot, self._jobs.jobs))
         return before != (len(jobs.jobs), len(jobs.running))
 
     def _apply(self, job: J, status: JobStatus, *, cancelled: bool) -> None:
@@ -271,13 +275,6 @@ class CampaignDriver(Generic[J]):
         self._jobs.running.discard(job.index)
         self.view.job_done(result)
         self._reporter.ended(job.index)
-
-    def _report(self, snapshot: Snapshot) -> None:
-        """Tell a server how the jobs stand; seldom, since nobody reads faster."""
-        now_s = time.monotonic()
-        if not isinstance(self._reporter, NullReporter) and now_s - self._reported_s >= _REPORT_S:
-            self._reported_s = now_s
-            self._reporter.stands(standings(snapshot, self._jobs.jobs))
 
     # Ending
 

@@ -260,7 +260,10 @@ class ServerReporter:
                 said = problem.problem.message if isinstance(problem, AssayError) else str(problem)
                 self._failed(f"nothing can be sent to the server for now: {said}")
             else:
-                self._worked()
+                with self._lock:
+                    if self._failures:
+                        self._notes.append(f"the server {self._client.url} is back, and gets what it missed")
+                    self._failures = 0
             with self._lock:
                 if self._failures and self._taken is not None:
                     self._ended.setdefault(self._taken)
@@ -278,7 +281,10 @@ class ServerReporter:
         with self._lock:
             changed = self._changed()
         if changed and time.monotonic() - self._reported_s >= _BETWEEN_S:
-            self._stand(changed)
+            self._client.stand(self._campaign, JobProgressReport(tuple(changed.values())))
+            self._reported_s = time.monotonic()
+            with self._lock:
+                self._sent |= changed
         elif (index := self._next()) is not None:
             self._result(index)
         else:
@@ -293,12 +299,6 @@ class ServerReporter:
         if self._client.know(self._campaign, there).new:
             self._record.sent.clear()  # it may have known the campaign, and lost it
         self._known = True
-
-    def _stand(self, changed: dict[int, JobProgress]) -> None:
-        self._client.stand(self._campaign, JobProgressReport(tuple(changed.values())))
-        self._reported_s = time.monotonic()
-        with self._lock:
-            self._sent |= changed
 
     def _next(self) -> int | None:
         """Take a job whose result is to be sent; its result may change again meanwhile."""
@@ -329,12 +329,6 @@ class ServerReporter:
 
     def _is_done(self) -> bool:
         return self._given_up or (self._known and self._taken is None and not self._ended and not self._changed())
-
-    def _worked(self) -> None:
-        with self._lock:
-            if self._failures:
-                self._notes.append(f"the server {self._client.url} is back, and gets what it missed")
-            self._failures = 0
 
     def _failed(self, note: str) -> None:
         with self._lock:

@@ -58,7 +58,8 @@ def of_ended(pod: PodObservation, seen: Observation) -> FailureReason | None:
     if pod.phase != "Failed":
         return None
     if pod.reason == "NodeAffinity" or pod.reason.startswith(("OutOf", "Outof")) or "Admission" in pod.reason:
-        return _not_admitted(pod)
+        message = f"the node {pod.node or ''} did not take the pod {pod.name} ({pod.reason}: {pod.message})"
+        return FailureReason(FAILED, message, f"{_AGAIN}; what was free when it was planned was taken when it came")
     said = ": ".join(part for part in (pod.reason, pod.message) if part) or "it does not tell why"
     return FailureReason(
         FAILED, f"the pod {pod.name} failed{_where(pod)} ({said})", "look into its log with `assay logs`"
@@ -234,11 +235,6 @@ def _deleted(pod: PodObservation) -> FailureReason:
     return FailureReason(
         DELETED, f"the pod {pod.name} was deleted{_where(pod)} before it had ended, by a person or by a program", _AGAIN
     )
-
-
-def _not_admitted(pod: PodObservation) -> FailureReason:
-    message = f"the node {pod.node or ''} did not take the pod {pod.name} ({pod.reason}: {pod.message})"
-    return FailureReason(FAILED, message, f"{_AGAIN}; what was free when it was planned was taken when it came")
 
 
 def _image(pod: PodObservation, one: ContainerObservation, seen: Observation, waited_s: float) -> FailureReason | None:

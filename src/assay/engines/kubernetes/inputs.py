@@ -38,7 +38,11 @@ def packed(jobs: Sequence[Job], base: Path, *, apart: bool = True) -> PackedJobs
     for job in jobs:
         parts = files_of(job.definition, base)
         if apart:
-            parts = _without_programs(job, parts)
+            # Leave out what a service starts by its whole path, such as `/bin/sh`: it means the one of its image
+            starts = {program.words[0] for program in service_programs(job.definition) if program.words}
+            data = {*local_paths(job.definition)}
+            of_image = {word for word in starts - data if Path(word).is_absolute()}
+            parts = {text: several for text, several in parts.items() if text not in of_image}
             _refuse_scripts(job, parts)
         for name in local_paths(job.definition):
             if name not in parts and name != hub_name(job.definition.target):
@@ -49,14 +53,6 @@ def packed(jobs: Sequence[Job], base: Path, *, apart: bool = True) -> PackedJobs
         place_files(packed)  # bad names are refused before anything is submitted
         made.append(packed)
     return PackedJobs(tuple(made), paths)
-
-
-def _without_programs(job: Job, parts: Mapping[str, tuple[LocalPart, ...]]) -> dict[str, tuple[LocalPart, ...]]:
-    """Leave out what a service starts by its whole path, such as `/bin/sh`: it means the one of its image."""
-    starts = {program.words[0] for program in service_programs(job.definition) if program.words}
-    data = {*local_paths(job.definition)}
-    of_image = {word for word in starts - data if Path(word).is_absolute()}
-    return {text: several for text, several in parts.items() if text not in of_image}
 
 
 def _refuse_scripts(job: Job, parts: Mapping[str, tuple[LocalPart, ...]]) -> None:

@@ -38,7 +38,8 @@ def failure_of(
     if first_reason := _first(seen):
         return first_reason
     if seen.job is None:
-        return _gone(seen)
+        message = f"the Job {seen.name} is gone, and with it whatever its pod had measured: somebody deleted it"
+        return FailureReason(failures.DELETED, message, "run the campaign again: what was measured before is kept")
     if seen.job.failure:
         return _given_up(seen)
     if seen.job.complete:
@@ -146,11 +147,6 @@ def _ended_at(pod: PodObservation) -> float:
         (container.ended_at.timestamp() for container in pod.containers if container.ended_at is not None),
         default=float("inf"),
     )
-
-
-def _gone(seen: Observation) -> FailureReason:
-    message = f"the Job {seen.name} is gone, and with it whatever its pod had measured: somebody deleted it"
-    return FailureReason(failures.DELETED, message, "run the campaign again: what was measured before is kept")
 
 
 def _given_up(seen: Observation) -> FailureReason:

@@ -99,7 +99,10 @@ class Submitter:
         if self.noted.files:
             return
         if wanted := secrets_of(self.campaign.section):
-            self._make_secret(wanted)
+            values = {name: resolve_secrets(f"${{env:{name}}}", os.environ) for name in wanted}
+            # One that a lost process made is made anew: nobody needs the right to read it.
+            self.api.delete("Secret", names.secrets_name(self.campaign.campaign))
+            self.api.create(secret(self._setting, values))
         for several in self._files.values():
             for manifest in several:
                 self.api.create(manifest)
@@ -142,7 +145,8 @@ class Submitter:
             self.noted.groups.add(group.name)
 
     def _submit(self, group: Group, job: Job) -> list[Document]:
-        submission = self._submission(group, job)
+        files = [name for digest in digests_of(job) for name in file_names(self._files[digest])]
+        submission = JobSubmission(group, job, files=tuple(dict.fromkeys(files)))
         held = self._document(submission)
         self.api.create(held)
         made = []
@@ -152,10 +156,6 @@ class Submitter:
             made.append(there)
         self._own(held, made)
         return made
-
-    def _submission(self, group: Group, job: Job) -> JobSubmission:
-        files = [name for digest in digests_of(job) for name in file_names(self._files[digest])]
-        return JobSubmission(group, job, files=tuple(dict.fromkeys(files)))
 
     def _document(self, submission: JobSubmission) -> Document:
         return document(self._setting, submission, also=program_files(submission.job))
@@ -171,12 +171,6 @@ class Submitter:
         if owners:
             references = [owner_reference(owner) for owner in owners]
             self.api.patch(_kind(one), name_of(one), {"metadata": {"ownerReferences": references}})
-
-    def _make_secret(self, wanted: Iterable[str]) -> None:
-        values = {name: resolve_secrets(f"${{env:{name}}}", os.environ) for name in wanted}
-        # One that a lost process made is made anew: nobody needs the right to read it.
-        self.api.delete("Secret", names.secrets_name(self.campaign.campaign))
-        self.api.create(secret(self._setting, values))
 
     def _note_job(self, index: int, one: Document) -> None:
         self._note({"job": index, "name": name_of(one), "uid": uid_of(one)})

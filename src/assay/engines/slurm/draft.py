@@ -206,19 +206,13 @@ def draft(loaded: Loaded, plan: Plan, store: Store, options: RunOptions) -> Slur
     facts = scheduler.check()
     shared = locate(slurm.folder, store.folder)
     env = variables(options.lock, control=options.control)
-    making = _making(benchmark, plan, slurm, facts, loaded.base, env)
+    most = min(USUAL_ARRAY, facts.max_array - 1) if facts.max_array else USUAL_ARRAY
+    groups = group(plan.jobs, benchmark, most=max(1, most))
+    monitored = monitoring_of(benchmark.monitoring) is not None
+    making = ScriptContext("", SharedFolder(Path()), slurm, groups, monitored, loaded.base, facts, env)
     batches = plan_batches(making)
     if (clients := slurm.client_count or 1) > 1 and all(job.definition.load.hosts == 1 for job in plan.jobs):
         message = f"place.slurm.clients is {clients}, and the load has one part"
         remedy = f"set load.hosts: {clients} in the file itself: the settings of a cluster by name cannot split a load"
         raise UsageError(message, code="slurm-option", at="place.slurm.clients", try_=remedy)
     return SlurmDraft(benchmark, making, batches, scheduler, shared, loaded, plan, store)
-
-
-def _making(
-    benchmark: Benchmark, plan: Plan, slurm: Slurm, facts: ClusterFacts, base: Path, env: dict[str, str]
-) -> ScriptContext:
-    most = min(USUAL_ARRAY, facts.max_array - 1) if facts.max_array else USUAL_ARRAY
-    groups = group(plan.jobs, benchmark, most=max(1, most))
-    monitored = monitoring_of(benchmark.monitoring) is not None
-    return ScriptContext("", SharedFolder(Path()), slurm, groups, monitored, base, facts, env)

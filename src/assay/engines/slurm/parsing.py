@@ -86,7 +86,7 @@ def completion_states(text: str, tasks: Mapping[str, tuple[str, int]]) -> tuple[
                 signal,
                 started_at=started,
                 ended_at=ended,
-                elapsed_s=_between(started, ended),
+                elapsed_s=(None if started is None or ended is None else (ended - started).total_seconds()),
                 time_limit_s=_minutes(row["TimelimitRaw"]),
                 work_dir=row["WorkDir"],
                 partition=row["Partition"],
@@ -276,7 +276,3 @@ def _minutes(text: str) -> float | None:
 
 def _whole(text: str) -> int | None:
     return int(text) if text.strip().isdigit() else None
-
-
-def _between(start: datetime | None, end: datetime | None) -> float | None:
-    return None if start is None or end is None else (end - start).total_seconds()

@@ -88,14 +88,10 @@ def _tasks_per_node(batch: Batch) -> int:
 
 
 def _gres(batch: Batch, needs: Needs) -> str | None:
-    asked = batch.gpus if batch.gpus is not None else _needed_gpus(batch, needs)
+    asked = batch.gpus if batch.gpus is not None else (None if batch.gres and _names_gpus(batch.gres) else needs.gpus)
     parts = [batch.gres] if batch.gres else []
     parts += [f"gpu:{asked}"] if asked else []
     return ",".join(parts) or None
-
-
-def _needed_gpus(batch: Batch, needs: Needs) -> int | None:
-    return None if batch.gres and _names_gpus(batch.gres) else needs.gpus
 
 
 def _names_gpus(gres: str) -> bool:

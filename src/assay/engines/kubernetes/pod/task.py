@@ -83,7 +83,10 @@ class PodTask:
 
     def run(self) -> int:
         """Measure, hand the result out, and return the exit code."""
-        sender = self._sender()
+        budget = float(self.environ.get(LOG, LOG_BYTES)) if self._first else float(_OTHERS_BYTES)
+        server = self.environ.get(SERVER)
+        upload = None if not server else uploader(server, self.token, lambda text: say(f"note      {text}"))
+        sender = Sender(self.inside.out, say, budget, upload)
         try:
             with beside(self.inside):
                 result = self._measured(sender)
@@ -102,12 +105,6 @@ class PodTask:
     def _first(self) -> bool:
         """Whether the result of this pod is that of its job."""
         return self.inside.ranks is None or self.inside.ranks.rank == 0 or is_part(self.inside.job.definition)
-
-    def _sender(self) -> Sender:
-        budget = float(self.environ.get(LOG, LOG_BYTES)) if self._first else float(_OTHERS_BYTES)
-        server = self.environ.get(SERVER)
-        upload = None if not server else uploader(server, self.token, lambda text: say(f"note      {text}"))
-        return Sender(self.inside.out, say, budget, upload)
 
     def _measured(self, sender: Sender) -> MultiRunJobResult | None:
         inside, job = self.inside, self.inside.job

@@ -67,7 +67,9 @@ def _measured(folder: SharedFolder, group: Group, job: Job, watchman: Terminatio
     try:
         if meeting is not None:
             begin_anew(meeting, job.definition.measure.runs)
-        services = _services(folder, group, job, view, watchman)
+        # The services of the group, once they are ready on their nodes; the job's own node starts the others itself
+        elsewhere = {service.name: job.definition.services[service.name] for service in group.services}
+        services = await_services(folder, group.name, elsewhere, tell=view.note, unless=watchman.look)
         own = [name for name in job.definition.services if name not in services]
         with watched(
             folder,
@@ -110,14 +112,6 @@ def begin_anew(meeting: Meeting, runs: int, environ: Mapping[str, str] | None = 
     if int((os.environ if environ is None else environ).get(_RESTARTS) or 0):
         for place in meeting_places(meeting, runs):
             forget_absences(place)
-
-
-def _services(
-    folder: SharedFolder, group: Group, job: Job, view: View, watchman: TerminationWatch
-) -> Mapping[str, RunningService]:
-    """The services of the group, once they are ready on their nodes; the job's own node starts the others itself."""
-    elsewhere = {service.name: job.definition.services[service.name] for service in group.services}
-    return await_services(folder, group.name, elsewhere, tell=view.note, unless=watchman.look)
 
 
 def _paths(job: Job, own: Collection[str]) -> dict[str, str]:
