@@ -28,7 +28,6 @@ from assay.engines.base import (
     Reporter,
     RunningJob,
     RunOptions,
-    Snapshot,
     engine_in,
     engines,
 )

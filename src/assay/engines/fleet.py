@@ -49,7 +49,17 @@ _PAGE = 500
 
 def submission_of(loaded: Loaded, client: FleetClient, placement: PlacementOptions, view: View) -> Submission:
     """What to hand to a server; the files that it names are uploaded first."""
-    parts = _local_files(loaded)
+    # Every file that a point of the benchmark names on this machine
+    from assay.run.inputs import plan_of
+
+    all_parts: dict[str, tuple[LocalPart, ...]] = {}
+    for job in plan_of(loaded).jobs:
+        here = files_of(job.definition, loaded.base)
+        for name in local_paths(job.definition):
+            if name not in here and name != hub_name(job.definition.target):
+                existing(name, loaded.base)  # says what is wrong with it, and what may have been meant
+        all_parts |= here
+    parts = all_parts
     _upload(parts, client, view)
     return Submission(
         document=loaded.source.document,
@@ -118,20 +128,6 @@ def _schedule_line(schedule: Mapping[str, Any]) -> str:
         return f'its schedule is kept as it is here, and stays paused; `assay schedule resume "{schedule["name"]}"`'
     coming = wall_time(schedule["next"][0]["local"])
     return f'the server runs it again by itself, next {coming}; see `assay schedule show "{schedule["name"]}"`'
-
-
-def _local_files(loaded: Loaded) -> dict[str, tuple[LocalPart, ...]]:
-    """Every file that a point of the benchmark names on this machine."""
-    from assay.run.inputs import plan_of
-
-    all_parts: dict[str, tuple[LocalPart, ...]] = {}
-    for job in plan_of(loaded).jobs:
-        here = files_of(job.definition, loaded.base)
-        for name in local_paths(job.definition):
-            if name not in here and name != hub_name(job.definition.target):
-                existing(name, loaded.base)  # says what is wrong with it, and what may have been meant
-        all_parts |= here
-    return all_parts
 
 
 def _upload(parts: Mapping[str, tuple[LocalPart, ...]], client: FleetClient, view: View) -> None:

@@ -276,7 +276,13 @@ class ServerReporter:
     def _step(self) -> None:
         """Tell one thing: the campaign, how its jobs stand, or one result."""
         if not self._known:
-            self._know()
+            summary, stored = self._store.campaign(self._campaign)
+            document = Listing(self._store.engine).campaign_document(self._campaign)
+            jobs = tuple(stored_job.job for stored_job in stored)
+            there = Elsewhere(summary.engine, summary.benchmark, summary.created_at, document, jobs, summary.labels)
+            if self._client.know(self._campaign, there).new:
+                self._record.sent.clear()  # it may have known the campaign, and lost it
+            self._known = True
             return
         with self._lock:
             changed = self._changed()
@@ -286,19 +292,23 @@ class ServerReporter:
             with self._lock:
                 self._sent |= changed
         elif (index := self._next()) is not None:
-            self._result(index)
+            result = result_of(self._store, f"{self._campaign}-job-{index}")
+            digest = digest_of(result)
+            if self._record.sent.get(index) != digest:
+                try:
+                    send_result(self._client, self._store, self._campaign, result)
+                except RefusedError as problem:
+                    if _may_change(problem) or problem.status == 404:
+                        raise
+                    self._notes.append(refused_in_words(index, problem))
+                else:
+                    self._record.sent[index] = digest
+            if time.monotonic() - self._saved_s > _SAVE_S:
+                self._saved_s = time.monotonic()
+                self._record.save()
         else:
             with self._lock:
                 self._lock.wait_for(lambda: self._closing or bool(self._ended), _BETWEEN_S)
-
-    def _know(self) -> None:
-        summary, stored = self._store.campaign(self._campaign)
-        document = Listing(self._store.engine).campaign_document(self._campaign)
-        jobs = tuple(stored_job.job for stored_job in stored)
-        there = Elsewhere(summary.engine, summary.benchmark, summary.created_at, document, jobs, summary.labels)
-        if self._client.know(self._campaign, there).new:
-            self._record.sent.clear()  # it may have known the campaign, and lost it
-        self._known = True
 
     def _next(self) -> int | None:
         """Take a job whose result is to be sent; its result may change again meanwhile."""
@@ -307,22 +317,6 @@ class ServerReporter:
             if self._taken is not None:
                 del self._ended[self._taken]
             return self._taken
-
-    def _result(self, index: int) -> None:
-        result = result_of(self._store, f"{self._campaign}-job-{index}")
-        digest = digest_of(result)
-        if self._record.sent.get(index) != digest:
-            try:
-                send_result(self._client, self._store, self._campaign, result)
-            except RefusedError as problem:
-                if _may_change(problem) or problem.status == 404:
-                    raise
-                self._notes.append(refused_in_words(index, problem))
-            else:
-                self._record.sent[index] = digest
-        if time.monotonic() - self._saved_s > _SAVE_S:
-            self._saved_s = time.monotonic()
-            self._record.save()
 
     def _changed(self) -> dict[int, JobProgress]:
         return {index: standing for index, standing in self._standings.items() if self._sent.get(index) != standing}

@@ -60,7 +60,8 @@ def _shared(result: CampaignResult) -> dict[str, list[tuple[MultiRunJobResult, J
     """The first part of each shared load → all its parts; a part that was asked for by itself is no such load."""
     groups: dict[str, list[tuple[MultiRunJobResult, Job]]] = {}
     for job_result in result.jobs:
-        if _is_part(job_result):
+        load = job_result.definition.get("load")
+        if isinstance(load, dict) and load.get("hosts", 1) != 1 and load.get("host") is not None:
             job = _job(result.record, job_result)
             groups.setdefault(point_key(job), []).append((job_result, job))
     return {parts[0][0].job: parts for parts in groups.values() if _is_whole([job for _, job in parts])}
@@ -76,11 +77,6 @@ def _merged(
     digest = content_hash([part.digest for part, _ in parts])
     point = replace(whole(parts[0][1]), digest=digest, index=index)
     return merge_point(point, [_part(result, job, part) for part, job in parts])
-
-
-def _is_part(result: MultiRunJobResult) -> bool:
-    load = result.definition.get("load")
-    return isinstance(load, dict) and load.get("hosts", 1) != 1 and load.get("host") is not None
 
 
 def _job(record: CampaignRecord, result: MultiRunJobResult) -> Job:

@@ -262,21 +262,17 @@ def _built(command: str, tree: Path, at_most_s: float) -> None:
         except subprocess.TimeoutExpired:
             raise UnbuiltError(f"its build did not end within {at_most_s:g} s") from None
         finally:
-            _end_group(process)
+            with suppress(ProcessLookupError, PermissionError):
+                if sys.platform == "win32":
+                    process.kill()
+                else:
+                    os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
     said = log.read_text(errors="replace").splitlines()[-_TAIL:]
     log.unlink()
     if code:
         last = next((line.strip() for line in reversed(said) if line.strip()), "it said nothing")
         raise UnbuiltError(f"it does not build (exit code {code}): {last}")
-
-
-def _end_group(process: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        if sys.platform == "win32":
-            process.kill()
-        else:
-            os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def _environment() -> dict[str, str]:

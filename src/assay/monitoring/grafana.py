@@ -122,8 +122,27 @@ _CACHE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token
 
 def boards() -> dict[str, dict[str, Any]]:
     """Name of the file → dashboard."""
+    where = 'campaign=~"$campaign",job=~"$job"'
+    gpu, late = f"DCGM_FI_DEV_GPU_UTIL{{{where}}}", "Above the interval, scrapes are lost."
+    down, away = (
+        f"count(up{{{where}}} == 0) or vector(0)",
+        "A service that is not started yet, or is over, counts here.",
+    )
+    running, waiting = (_sum(names, "service") for names in (_RUNNING, _WAITING))
+    scrape = (f"scrape_duration_seconds{{{where}}}", "{{node}} {{service}}")
     rows = (
-        ("overview", "overview", "One look at a campaign that runs.", "up", _SERVICES, _overview()),
+        ("overview", "overview", "One look at a campaign that runs.", "up", _SERVICES, [
+        _panel("Targets that answer", "short", (f"sum(up{{{where}}})", "up"), kind="stat"),
+        _panel("Targets that do not", "short", (down, "down"), kind="stat", about=away),
+        _panel("Requests ended per second", "reqps", (_rate(_ENDED, "service"), "{{service}}")),
+        _panel(
+            "Requests running and waiting", "short", (running, "{{service}} running"), (waiting, "{{service}} waiting")
+        ),
+        _panel("Tokens out per second", "short", (_rate(_OUT, "service"), "{{service}}")),
+        _panel("Processors busy", "percent", (_cpu(where), "{{node}}"), highest=100),
+        _panel("GPU utilisation", "percent", (gpu, "{{node}} GPU {{gpu}}"), highest=100),
+        _panel("Time of a scrape", "s", scrape, about=late),
+    ]),
         ("service-nodes", "nodes of services", "Nodes on which services run.", "node_load1", _NODES,
          _nodes('group!=""')),
         ("client-nodes", "nodes of clients", "Nodes that drive the load.", "node_load1", _NODES, _nodes('group=""')),
@@ -215,29 +234,6 @@ def _tokens() -> list[dict[str, Any]]:
         _panel("Tokens out per second, all", "short", (every, "all")),
         _panel("KV cache used", "percentunit", (cache, legend), highest=1),
         _panel("Tokens of one answer", "short", (length, "{{service}}")),
-    ]
-
-
-def _overview() -> list[dict[str, Any]]:
-    where = 'campaign=~"$campaign",job=~"$job"'
-    gpu, late = f"DCGM_FI_DEV_GPU_UTIL{{{where}}}", "Above the interval, scrapes are lost."
-    down, away = (
-        f"count(up{{{where}}} == 0) or vector(0)",
-        "A service that is not started yet, or is over, counts here.",
-    )
-    running, waiting = (_sum(names, "service") for names in (_RUNNING, _WAITING))
-    scrape = (f"scrape_duration_seconds{{{where}}}", "{{node}} {{service}}")
-    return [
-        _panel("Targets that answer", "short", (f"sum(up{{{where}}})", "up"), kind="stat"),
-        _panel("Targets that do not", "short", (down, "down"), kind="stat", about=away),
-        _panel("Requests ended per second", "reqps", (_rate(_ENDED, "service"), "{{service}}")),
-        _panel(
-            "Requests running and waiting", "short", (running, "{{service}} running"), (waiting, "{{service}} waiting")
-        ),
-        _panel("Tokens out per second", "short", (_rate(_OUT, "service"), "{{service}}")),
-        _panel("Processors busy", "percent", (_cpu(where), "{{node}}"), highest=100),
-        _panel("GPU utilisation", "percent", (gpu, "{{node}} GPU {{gpu}}"), highest=100),
-        _panel("Time of a scrape", "s", scrape, about=late),
     ]
 
 

@@ -37,7 +37,16 @@ def missing(job: Job, profile: Profile) -> tuple[str, ...]:
             f"{profile.name} is a worker of SARK, which gets no jobs from this server; run `assay agent start` there",
         )
     needs = job.definition.needs
-    lacks = _runtime_missing(job, profile)
+    runtime, device = runtime_of(job), device_of(job)
+    problems = []
+    if runtime and runtime not in profile.runtimes:
+        offered = ", ".join(profile.runtimes) or "no runtime"
+        problems.append(f"the runtime {runtime} is needed, {profile.name} has {offered}")
+    proven = profile.devices.get(runtime or "")
+    if device and proven is not None and device.partition(":")[0] not in proven:
+        offered = ", ".join(f"{name} ({proof})" for name, proof in proven.items()) or "no device"
+        problems.append(f"the device {device} is needed, {profile.name} has {offered}")
+    lacks = problems
     programs = programs_in_words(job.definition)
     if programs and not profile.commands:
         is_are = "is" if len(programs) == 1 else "are"
@@ -106,16 +115,3 @@ def needs_in_words(job: Job) -> str:
     words += [f"on {needs.agent}"] if needs.agent else []
     words += [f"{machines_of(job)} machines at once"] if machines_of(job) > 1 else []
     return ", ".join(words) or "nothing special"
-
-
-def _runtime_missing(job: Job, profile: Profile) -> list[str]:
-    runtime, device = runtime_of(job), device_of(job)
-    problems = []
-    if runtime and runtime not in profile.runtimes:
-        offered = ", ".join(profile.runtimes) or "no runtime"
-        problems.append(f"the runtime {runtime} is needed, {profile.name} has {offered}")
-    proven = profile.devices.get(runtime or "")
-    if device and proven is not None and device.partition(":")[0] not in proven:
-        offered = ", ".join(f"{name} ({proof})" for name, proof in proven.items()) or "no device"
-        problems.append(f"the device {device} is needed, {profile.name} has {offered}")
-    return problems

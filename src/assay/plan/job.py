@@ -82,17 +82,6 @@ def digest_of(definition: Definition, fingerprints: Mapping[str, str]) -> str:
     meaning = definition.model_dump(mode="json", exclude_defaults=True)
     meaning.pop("prices", None)  # what a machine costs changes no measurement
     meaning["files"] = sorted(set(fingerprints.values()))
-    _forget_paths(meaning, fingerprints)
-    return content_hash({"version": DIGEST_VERSION, "definition": meaning})
-
-
-def content_hash(value: object) -> str:
-    """SHA-256 of a value's canonical JSON."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _forget_paths(meaning: dict[str, Any], fingerprints: Mapping[str, str]) -> None:
     target = meaning.get("target", {})
     if target.get("model") in fingerprints:
         target["model"] = fingerprints[target["model"]]
@@ -111,6 +100,13 @@ def _forget_paths(meaning: dict[str, Any], fingerprints: Mapping[str, str]) -> N
             section = section.get(part, {})
         if section.get(last) in fingerprints:
             section[last] = fingerprints[section[last]]
+    return content_hash({"version": DIGEST_VERSION, "definition": meaning})
+
+
+def content_hash(value: object) -> str:
+    """SHA-256 of a value's canonical JSON."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 JOB_SCHEMA = "assay.job/1"

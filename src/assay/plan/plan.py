@@ -255,7 +255,9 @@ def estimate(definition: Definition, known_s: float | None, *, trace_s: float | 
     if isinstance(definition.target, CommandTarget):
         return Estimate(None, longest, "no earlier result; the command decides")
     if isinstance(definition.target, DeviceTarget):
-        expected_s = measure.runs * _device_s(definition.target)
+        sizes = max(len(definition.target.sizes), len(definition.target.shapes)) or USUAL_SIZES
+        once = (len(definition.target.tests) or USUAL_TESTS) * sizes * definition.target.each * AROUND_A_SIZE
+        expected_s = measure.runs * (START_S + once * (2 if definition.target.compare else 1))
         return Estimate(expected_s, longest, "the time for each size, with the sizes that tests usually have")
     load = definition.load
     ends = bool(load.duration or load.requests or load.stages or load.trace or load.rate == "search")
@@ -316,12 +318,6 @@ def _warmup_s(load: Load, measure: Measure) -> _Span:
     if asked == "none" or load.trace or load.stages:
         return _Span(ramp, ramp)
     return _Span(ramp, ramp + max(1.0, load.duration or measure.until.at_most))
-
-
-def _device_s(target: DeviceTarget) -> float:
-    sizes = max(len(target.sizes), len(target.shapes)) or USUAL_SIZES
-    once = (len(target.tests) or USUAL_TESTS) * sizes * target.each * AROUND_A_SIZE
-    return START_S + once * (2 if target.compare else 1)
 
 
 def _run_s(measure: Measure) -> float:

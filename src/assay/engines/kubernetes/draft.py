@@ -46,30 +46,27 @@ class KubernetesDraft:
             StoreError: if the store cannot be written.
         """
         with new_campaign(self.store, self.loaded, self.plan, KubernetesEngine.NAME, clock) as plan:
-            return self._written(plan, view, clock)
-
-    def _written(self, plan: Plan, view: View, clock: Clock) -> KubernetesEngine:
-        api, campaign = self.api, plan.jobs[0].campaign
-        document = KubernetesCampaign(
-            campaign,
-            plan.benchmark,
-            iso(clock.utc()),
-            self.section,
-            self.groups,
-            api.namespace,
-            api.address,
-            self.version,
-            self.env,
-        )
-        folder = folder_of(self.store.folder, campaign)
-        for digest, path in self.packed.files.items():
-            folder.keep_file(digest, content_of(path))
-        for job, planned in zip(self.packed.jobs, plan.jobs, strict=True):
-            folder.write_job(replace(job, campaign=planned.campaign))
-        folder.write_campaign(document)
-        where = f"on Kubernetes {self.version} at {api.address}, namespace {api.namespace}"
-        ledger = StoreLedger(self.store, campaign, clock, folder, folder, new=plan)
-        return KubernetesEngine(ledger, folder, document, api, clock, view.note, where)
+            api, campaign = self.api, plan.jobs[0].campaign
+            document = KubernetesCampaign(
+                campaign,
+                plan.benchmark,
+                iso(clock.utc()),
+                self.section,
+                self.groups,
+                api.namespace,
+                api.address,
+                self.version,
+                self.env,
+            )
+            folder = folder_of(self.store.folder, campaign)
+            for digest, path in self.packed.files.items():
+                folder.keep_file(digest, content_of(path))
+            for job, planned in zip(self.packed.jobs, plan.jobs, strict=True):
+                folder.write_job(replace(job, campaign=planned.campaign))
+            folder.write_campaign(document)
+            where = f"on Kubernetes {self.version} at {api.address}, namespace {api.namespace}"
+            ledger = StoreLedger(self.store, campaign, clock, folder, folder, new=plan)
+            return KubernetesEngine(ledger, folder, document, api, clock, view.note, where)
 
 
 def draft(loaded: Loaded, plan: Plan, store: Store, options: RunOptions) -> KubernetesDraft:
@@ -85,7 +82,15 @@ def draft(loaded: Loaded, plan: Plan, store: Store, options: RunOptions) -> Kube
     for job in plan.jobs:
         refuse_program(job)
     sent = packed(plan.jobs, loaded.base, apart=section.services == "deployments")
-    _refuse_large(sent)
+    size = sum(path.stat().st_size for path in sent.files.values())
+    if size > MOST_BYTES:
+        largest = max(sent.files.values(), key=lambda path: path.stat().st_size)
+        raise UsageError(
+            f"the files of the benchmark have {show_bytes(size)}; Kubernetes carries at most {show_bytes(MOST_BYTES)}",
+            code="kubernetes-files",
+            at=str(largest),
+            try_="put them into the image, name a volume under place.kubernetes.volumes, or name URLs",
+        )
     api = connect(section)
     return KubernetesDraft(section, groups, sent, api, api.version(), variables(section, options), loaded, plan, store)
 
@@ -96,15 +101,3 @@ def variables(section: Kubernetes, options: RunOptions) -> dict[str, str]:
     variables |= {"ASSAY_LOCK": options.lock} if options.lock else {}
     variables |= {} if options.control else {"ASSAY_CONTROL": "off"}
     return variables | ({SERVER: section.server} if section.results == "server" and section.server else {})
-
-
-def _refuse_large(sent: PackedJobs) -> None:
-    size = sum(path.stat().st_size for path in sent.files.values())
-    if size > MOST_BYTES:
-        largest = max(sent.files.values(), key=lambda path: path.stat().st_size)
-        raise UsageError(
-            f"the files of the benchmark have {show_bytes(size)}; Kubernetes carries at most {show_bytes(MOST_BYTES)}",
-            code="kubernetes-files",
-            at=str(largest),
-            try_="put them into the image, name a volume under place.kubernetes.volumes, or name URLs",
-        )

@@ -18,7 +18,6 @@ from assay.engines.base import (
     FinishedJob,
     JobStatus,
     LogChunk,
-    Progress,
     RunningJob,
     RunOptions,
     Snapshot,
@@ -40,7 +39,6 @@ from assay.engines.kubernetes.folder import (
     remove_folder,
 )
 from assay.engines.kubernetes.logs import job_logs
-from assay.engines.kubernetes.objects.plan import Group
 from assay.engines.kubernetes.observation import Observation
 from assay.engines.kubernetes.observer import Observer, environment_of, execution_of, has_ended, pods_by_rank
 from assay.engines.kubernetes.phases import phase_of, waiting_words
@@ -260,10 +258,6 @@ class KubernetesEngine:
     def _deliveries(self, index: int, found: Observation) -> dict[int, PodDelivery]:
         return self._logbook.deliveries(index, pods_by_rank(found.pods, self._observer.documents(index)))
 
-    def _progress(self, index: int, found: Observation) -> Progress | None:
-        first = self._deliveries(index, found).get(0)
-        return None if first is None else first.progress
-
     def _status(self, index: int) -> JobStatus:
         """How a job that was submitted stands."""
         group, now, observation = self._group_of[index], self.clock.utc(), self._observed(index)
@@ -283,7 +277,8 @@ class KubernetesEngine:
             return FinishedJob(self._doomed[group.name])
         self._running.add(index)
         nodes = tuple(sorted({pod.node for pod in observation.pods if pod.node}))
-        return RunningJob(handle, nodes, self._progress(index, observation))
+        first = self._deliveries(index, observation).get(0)
+        return RunningJob(handle, nodes, (None if first is None else first.progress))
 
     def _is_delivered(self, index: int, found: Observation) -> bool:
         """Whether the first pod has handed out everything, and the others need not be waited for."""
@@ -358,24 +353,21 @@ class KubernetesEngine:
             if group.name in self._ended_groups or group.name not in self._submitter.noted.groups:
                 continue
             for service in group.services:
-                yield from self._care_for(group, service.name, read=read)
-
-    def _care_for(self, group: Group, name: str, *, read: bool) -> Iterator[tuple[str, str]]:
-        observation = self._observer.service(group, name)
-        ready = next((pod for pod in observation.pods if pod.ready), None)
-        if ready is not None:
-            where = f"on {ready.node or 'its node'} (pod {ready.name})"
-            yield f"service {observation.name}", f"the service {name} is ready {where}"
-        if read:
-            self._logbook.read_service(group, name, observation)
-        if ready is None or _is_troubled(observation):
-            observation = self._observer.service(group, name, events=True)
-        reason = self._observer.service_failure_reason(name, observation, group, self.clock.utc())
-        if reason is not None and group.name not in self._doomed:
-            self._logbook.read_service(group, name, observation)
-            reason = replace(reason, message=f"{reason.message}{self._logbook.last_words(group, name)}")
-            self._doomed[group.name] = reason
-            yield f"doomed {group.name}", f"{reason.message}; {reason.try_}"
+                observation = self._observer.service(group, service.name)
+                ready = next((pod for pod in observation.pods if pod.ready), None)
+                if ready is not None:
+                    where = f"on {ready.node or 'its node'} (pod {ready.name})"
+                    yield f"service {observation.name}", f"the service {service.name} is ready {where}"
+                if read:
+                    self._logbook.read_service(group, service.name, observation)
+                if ready is None or _is_troubled(observation):
+                    observation = self._observer.service(group, service.name, events=True)
+                reason = self._observer.service_failure_reason(service.name, observation, group, self.clock.utc())
+                if reason is not None and group.name not in self._doomed:
+                    self._logbook.read_service(group, service.name, observation)
+                    reason = replace(reason, message=f"{reason.message}{self._logbook.last_words(group, service.name)}")
+                    self._doomed[group.name] = reason
+                    yield f"doomed {group.name}", f"{reason.message}; {reason.try_}"
 
 
 def _is_troubled(found: Observation) -> bool:

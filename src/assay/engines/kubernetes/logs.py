@@ -35,7 +35,17 @@ def job_logs(store: Store, job: Job, service: str = "", *, follow: bool = False)
     """
     folder = known_folder(store, job.campaign)
     document = read_document(folder)
-    group = _group(document, job, service)
+    group = document.group_of(job.index)
+    service_names = [entry.name for entry in group.services]
+    if service and service not in service_names:
+        own = list(job.definition.services)
+        why = (
+            "it runs in the job's pod, and its log is kept with the runs"
+            if service in own
+            else "it has no such service"
+        )
+        message = f"job {job.id} has no log of {service!r} here: {why}"
+        raise UsageError(message, code="no-service", try_=f"there is {', '.join(service_names) or 'none'}")
     if _is_ended(store, job) or is_held(folder.path):
         stored_logs = kept_logs(folder, group, job, service)
         yield from follow_logs(lambda: stored_logs, lambda: _is_ended(store, job)) if follow else read_logs(stored_logs)
@@ -106,21 +116,6 @@ class _Live:
         except MeasureError as problem:
             if problem.problem.code in (SILENT, FORBIDDEN):
                 raise  # else it has not begun, or is gone
-
-
-def _group(document: KubernetesCampaign, job: Job, service: str) -> Group:
-    group = document.group_of(job.index)
-    service_names = [entry.name for entry in group.services]
-    if service and service not in service_names:
-        own = list(job.definition.services)
-        why = (
-            "it runs in the job's pod, and its log is kept with the runs"
-            if service in own
-            else "it has no such service"
-        )
-        message = f"job {job.id} has no log of {service!r} here: {why}"
-        raise UsageError(message, code="no-service", try_=f"there is {', '.join(service_names) or 'none'}")
-    return group
 
 
 def _is_ended(store: Store, job: Job) -> bool:

@@ -150,6 +150,8 @@ def read_pod(document: Document) -> PodObservation:
     hit = disrupted.get("status") == "True"
     annotations = meta.get("annotations")
     index = annotations.get(_INDEX) if isinstance(annotations, Mapping) else None
+    # When the end of an object was asked for: Kubernetes writes down when its time to end is over
+    over, grace = moment(meta.get("deletionTimestamp")), meta.get("deletionGracePeriodSeconds")
     return PodObservation(
         name=name_of(document),
         uid=uid_of(document),
@@ -160,7 +162,7 @@ def read_pod(document: Document) -> PodObservation:
         ip=_text(status, "podIP"),
         created_at=moment(meta.get("creationTimestamp")),
         started_at=moment(status.get("startTime")),
-        deleted_at=_asked_at(meta),
+        deleted_at=(over - timedelta(seconds=grace) if over is not None and isinstance(grace, int) else over),
         over_at=moment(meta.get("deletionTimestamp")),
         unplaced=(_text(scheduled, "message") or _text(scheduled, "reason")) if unplaced else "",
         unplaced_since=moment(scheduled.get("lastTransitionTime")) if unplaced else None,
@@ -228,12 +230,6 @@ def observe(
     uids = {pod.uid for pod in observed_pods} | ({observed_job.uid} if observed_job is not None else set())
     own = tuple(event for event in map(read_event, events) if event.uid in uids)
     return Observation(name, observed_job, tuple(observed_pods), own, asked or PodResources())
-
-
-def _asked_at(meta: Mapping[str, Any]) -> datetime | None:
-    """When the end of an object was asked for: Kubernetes writes down when its time to end is over."""
-    over, grace = moment(meta.get("deletionTimestamp")), meta.get("deletionGracePeriodSeconds")
-    return over - timedelta(seconds=grace) if over is not None and isinstance(grace, int) else over
 
 
 def _seconds(at: datetime | None) -> float:

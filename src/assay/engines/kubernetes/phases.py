@@ -45,7 +45,14 @@ def failure_of(
     if seen.job.complete:
         return None
     if not seen.pods:
-        return _not_created(seen, now, free_since, patience_s)
+        # Why the Job controller makes no pod: a quota may get free, anything else stays as it is
+        assert seen.job is not None  # noqa: S101  (for the type alone)
+        event = failures.newest(seen, seen.job.uid, "FailedCreate")
+        if event is None or seen.job.suspended:
+            return None
+        if _QUOTA in event.message and not _too_long(seen.job.created_at, now, free_since, patience_s):
+            return None
+        return _refused_pod(seen, event)
     for pod in seen.pods:
         # What its own siblings hold never gets free for it: they wait for it.
         held = any(sibling.node and not sibling.is_over for sibling in seen.pods if sibling is not pod)
@@ -163,19 +170,6 @@ def _given_up(seen: Observation) -> FailureReason:
         return FailureReason(failures.DELETED, message, "run the campaign again: what was measured before is kept")
     message = f"Kubernetes gave up the Job {seen.name} ({seen.job.failure}{said})"
     return FailureReason(failures.FAILED, message, "look into its log with `assay logs`")
-
-
-def _not_created(
-    seen: Observation, now: datetime, free_since: datetime | None, patience_s: float
-) -> FailureReason | None:
-    """Why the Job controller makes no pod: a quota may get free, anything else stays as it is."""
-    assert seen.job is not None  # noqa: S101  (for the type alone)
-    event = failures.newest(seen, seen.job.uid, "FailedCreate")
-    if event is None or seen.job.suspended:
-        return None
-    if _QUOTA in event.message and not _too_long(seen.job.created_at, now, free_since, patience_s):
-        return None
-    return _refused_pod(seen, event)
 
 
 def _refused_pod(seen: Observation, event: EventObservation) -> FailureReason:

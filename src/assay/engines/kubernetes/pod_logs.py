@@ -217,7 +217,19 @@ class PodDelivery:
             time.sleep(_LAG_S)
         self._from_server()
         if self.receiver.lacking() and runs:
-            self._from_pod()
+            # Fetch what was too large for the log, and let the pod go
+            lacking = self.receiver.lacking()
+            size = sum(parcel.size for parcel in lacking)
+            self.tell(f"fetching {len(lacking)} files ({show_bytes(size)}) from the pod {self.log.pod}")
+            try:
+                self._run_there(())
+                self._run_there(("taken",))
+            except MeasureError as problem:
+                if problem.problem.code == SILENT:
+                    raise
+                self._forbidden = problem.problem.code == FORBIDDEN
+                if not is_gone(problem):
+                    self.tell(f"large files of the pod {self.log.pod} cannot be fetched: {problem.problem.message}")
         for parcel in self.receiver.lacking():
             self.absent.setdefault(parcel.path, self._why(parcel, runs=runs))
 
@@ -241,21 +253,6 @@ class PodDelivery:
                 client.download(parcel.sha256, path)
             except (AssayError, OSError) as problem:
                 self.absent[parcel.path] = f"the server did not give it out: {problem}"
-
-    def _from_pod(self) -> None:
-        """Fetch what was too large for the log, and let the pod go."""
-        lacking = self.receiver.lacking()
-        size = sum(parcel.size for parcel in lacking)
-        self.tell(f"fetching {len(lacking)} files ({show_bytes(size)}) from the pod {self.log.pod}")
-        try:
-            self._run_there(())
-            self._run_there(("taken",))
-        except MeasureError as problem:
-            if problem.problem.code == SILENT:
-                raise
-            self._forbidden = problem.problem.code == FORBIDDEN
-            if not is_gone(problem):
-                self.tell(f"large files of the pod {self.log.pod} cannot be fetched: {problem.problem.message}")
 
     def _run_there(self, words: tuple[str, ...]) -> None:
         command = (self.python, "-m", "assay.engines.kubernetes.pod.log_transport", *words)

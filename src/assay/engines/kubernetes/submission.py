@@ -170,7 +170,8 @@ class Submitter:
         """Let an object go with those that use it: what nobody collects then goes by itself."""
         if owners:
             references = [owner_reference(owner) for owner in owners]
-            self.api.patch(_kind(one), name_of(one), {"metadata": {"ownerReferences": references}})
+            kind: Kind = one["kind"]
+            self.api.patch(kind, name_of(one), {"metadata": {"ownerReferences": references}})
 
     def _note_job(self, index: int, one: Document) -> None:
         self._note({"job": index, "name": name_of(one), "uid": uid_of(one)})
@@ -186,11 +187,6 @@ def secrets_of(section: Kubernetes) -> tuple[str, ...]:
     pods += [section.clients] if isinstance(section.clients, Pod) else []
     names = [match[1] for pod in pods for text in pod.secrets.values() if (match := REFERENCE.fullmatch(text))]
     return tuple(dict.fromkeys(names))
-
-
-def _kind(one: Document) -> Kind:
-    kind: Kind = one["kind"]
-    return kind
 
 
 def remove_job(api: Api, own: dict[str, str]) -> None:
@@ -221,7 +217,12 @@ def take_out(api: Api, campaign: str, *, within_s: float = LEAVING_S, sleep: Sle
         MeasureError: if Kubernetes does not answer.
     """
     until_s = time.monotonic() + within_s
-    _remove_secret(api, campaign)
+    # Remove the Secret of a campaign by its name: nobody needs the right to look at those of others
+    try:
+        api.delete("Secret", secrets_name(campaign))
+    except MeasureError as problem:
+        if problem.problem.code != FORBIDDEN:  # who may not remove any has made none
+            raise
     while True:
         left: list[str] = []
         for kind in KINDS:
@@ -231,15 +232,6 @@ def take_out(api: Api, campaign: str, *, within_s: float = LEAVING_S, sleep: Sle
         if not left or time.monotonic() >= until_s:
             return tuple(left)
         sleep(_LOOK_S)
-
-
-def _remove_secret(api: Api, campaign: str) -> None:
-    """Remove the Secret of a campaign by its name: nobody needs the right to look at those of others."""
-    try:
-        api.delete("Secret", secrets_name(campaign))
-    except MeasureError as problem:
-        if problem.problem.code != FORBIDDEN:  # who may not remove any has made none
-            raise
 
 
 def _remove(api: Api, kind: Kind, there: Iterable[Document]) -> None:

@@ -16,7 +16,7 @@ from assay.engines.ledger import StoreLedger, new_campaign
 from assay.engines.slurm.engine import SlurmEngine
 from assay.engines.slurm.folder import BatchPlan, SharedFolder, SlurmCampaign, locate, remember_folder
 from assay.engines.slurm.plan import USUAL_ARRAY, group
-from assay.engines.slurm.scheduler import ClusterFacts, Scheduler, scheduler_for
+from assay.engines.slurm.scheduler import Scheduler, scheduler_for
 from assay.engines.slurm.scripts import ScriptContext, plan_batches, variables, write_scripts
 from assay.errors import UsageError
 from assay.files import write_whole
@@ -167,28 +167,25 @@ class SlurmDraft:
             StoreError: if the store or the shared folder cannot be written.
         """
         with new_campaign(self.store, self.loaded, self.plan, SlurmEngine.NAME, clock) as plan:
-            return self._written(plan, view, clock)
-
-    def _written(self, plan: Plan, view: View, clock: Clock) -> SlurmEngine:
-        campaign = plan.jobs[0].campaign
-        making = replace(self.making, campaign=campaign, folder=SharedFolder(self.shared / campaign))
-        folder = making.folder
-        folder.make()
-        remember_folder(self.store.folder, campaign, folder)
-        for job in plan.jobs:
-            folder.write_job(job)
-        order = order_for(campaign, self.benchmark)
-        if order is not None:
-            write_order(folder.metrics, order)
-        write_scripts(making, self.batches)
-        document = SlurmCampaign(
-            campaign, plan.benchmark, iso(clock.utc()), making.slurm, making.groups, self.batches, order is not None
-        )
-        folder.write_campaign(document)
-        facts = making.facts
-        where = f"on {facts.name or 'Slurm'} (Slurm {facts.version}), shared folder {folder.path}"
-        ledger = StoreLedger(self.store, campaign, clock, folder, folder, new=plan)
-        return SlurmEngine(ledger, folder, document, self.scheduler, clock, view.note, where)
+            campaign = plan.jobs[0].campaign
+            making = replace(self.making, campaign=campaign, folder=SharedFolder(self.shared / campaign))
+            folder = making.folder
+            folder.make()
+            remember_folder(self.store.folder, campaign, folder)
+            for job in plan.jobs:
+                folder.write_job(job)
+            order = order_for(campaign, self.benchmark)
+            if order is not None:
+                write_order(folder.metrics, order)
+            write_scripts(making, self.batches)
+            document = SlurmCampaign(
+                campaign, plan.benchmark, iso(clock.utc()), making.slurm, making.groups, self.batches, order is not None
+            )
+            folder.write_campaign(document)
+            facts = making.facts
+            where = f"on {facts.name or 'Slurm'} (Slurm {facts.version}), shared folder {folder.path}"
+            ledger = StoreLedger(self.store, campaign, clock, folder, folder, new=plan)
+            return SlurmEngine(ledger, folder, document, self.scheduler, clock, view.note, where)
 
 
 def draft(loaded: Loaded, plan: Plan, store: Store, options: RunOptions) -> SlurmDraft:

@@ -218,7 +218,15 @@ class SlurmEngine:
         statuses = {index: self._status(job, batches, notes) for index, job in jobs.items()}
         if batches is not None:
             self._care_for_services(batches, notes)
-            self._dismiss(batches)
+            # Take a batch job `end` out of the queue where the services were seen to end without it
+            for name in list(self._ending):
+                if not all(batches.is_over(batch) for batch in self.document.services_of(name)):
+                    continue
+                self._ending.discard(name)
+                ends = [batch for batch in self.document.batches if batch.role == "end" and batch.group == name]
+                self.scheduler.cancel(
+                    [self._ids[batch.name] for batch in ends if batch.name in self._ids and not batches.is_over(batch)]
+                )
         return Snapshot({index: status for index, status in statuses.items() if status is not None}, notes, silence)
 
     def fetch(self, job: Job, ended: FinishedJob) -> Termination:
@@ -309,17 +317,6 @@ class SlurmEngine:
         if self.document.monitored and MONITOR not in self._announced and path.is_file():
             self._announced.add(MONITOR)
             notes[MONITOR] = _monitor_note(path.read_bytes(), self.folder)
-
-    def _dismiss(self, batches: CampaignBatches) -> None:
-        """Take a batch job `end` out of the queue where the services were seen to end without it."""
-        for name in list(self._ending):
-            if not all(batches.is_over(batch) for batch in self.document.services_of(name)):
-                continue
-            self._ending.discard(name)
-            ends = [batch for batch in self.document.batches if batch.role == "end" and batch.group == name]
-            self.scheduler.cancel(
-                [self._ids[batch.name] for batch in ends if batch.name in self._ids and not batches.is_over(batch)]
-            )
 
 
 def _service_note(folder: SharedFolder, one: BatchPlan, ids: Mapping[str, str]) -> str:

@@ -170,6 +170,12 @@ def _account_state(job: Mapping[str, Any]) -> BatchState:
         code = None  # v0.0.38 says success of every job that failed: what it does not know is not told
     limit, started = _number(time.get("limit")), _moment(time.get("start"))
     reason = str(own.get("reason") or "")
+    used = [
+        _number(resource.get("count"))
+        for step in job.get("steps") or ()
+        for resource in ((step.get("tres") or {}).get("requested") or {}).get("max") or ()
+        if resource.get("type") == "mem"
+    ]
     return BatchState(
         str(_number(array.get("job_id")) or number),
         task,
@@ -185,23 +191,13 @@ def _account_state(job: Mapping[str, Any]) -> BatchState:
         elapsed_s=None if (took := _number(time.get("elapsed"))) is None else float(took),
         time_limit_s=None if limit is None else limit * 60.0,
         requeues=0,
-        memory_max_bytes=_memory(job),
+        memory_max_bytes=max((amount for amount in used if amount is not None), default=None),
         comment=str((job.get("comment") or {}).get("job") or ""),
         work_dir=str(job.get("working_directory") or ""),
         partition=str(job.get("partition") or ""),
         source="slurmrestd",
         raw=str(number),
     )
-
-
-def _memory(job: Mapping[str, Any]) -> int | None:
-    used = [
-        _number(resource.get("count"))
-        for step in job.get("steps") or ()
-        for resource in ((step.get("tres") or {}).get("requested") or {}).get("max") or ()
-        if resource.get("type") == "mem"
-    ]
-    return max((amount for amount in used if amount is not None), default=None)
 
 
 def _partition(one: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> Partition:

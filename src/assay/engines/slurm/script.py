@@ -25,9 +25,21 @@ def directives(batch: Batch, needs: Needs) -> tuple[str, ...]:
     Raises:
         UsageError: if the section asks for less than the job needs.
     """
-    _refuse_less(batch, needs)
+    # Refuse a section that contradicts the needs: the job would wait for its node, and then fail on it
+    if batch.cpus is not None and needs.cpus is not None and not batch.exclusive:
+        there = batch.cpus * _tasks_per_node(batch)
+        if there < needs.cpus:
+            raise _less("cpus", str(needs.cpus), f"{there} on a node")
+    if batch.memory is not None and needs.memory is not None and batch.memory < needs.memory:
+        raise _less("memory", show_bytes(needs.memory), show_bytes(batch.memory))
+    count = batch.gpu_count
+    if count is not None and needs.gpus is not None and count < needs.gpus:
+        raise _less("gpus", str(needs.gpus), str(count))
     cpus = batch.cpus or (None if batch.exclusive else _cpus_per_task(batch, needs))
     memory = batch.memory or needs.memory
+    asked = batch.gpus if batch.gpus is not None else (None if batch.gres and _names_gpus(batch.gres) else needs.gpus)
+    parts = [batch.gres] if batch.gres else []
+    parts += [f"gpu:{asked}"] if asked else []
     lines = [
         _option("partition", batch.partition),
         _option("account", batch.account),
@@ -38,7 +50,7 @@ def directives(batch: Batch, needs: Needs) -> tuple[str, ...]:
         _option("ntasks", batch.tasks),
         _option("cpus-per-task", cpus),
         _option("mem", None if memory is None else f"{math.ceil(memory / 2**20)}M"),
-        _option("gres", _gres(batch, needs)),
+        _option("gres", (",".join(parts) or None)),
         _option("constraint", batch.constraint),
         "--exclusive" if batch.exclusive else "",
     ]
@@ -87,28 +99,8 @@ def _tasks_per_node(batch: Batch) -> int:
     return max(1, math.ceil((batch.tasks or 1) / (batch.nodes or 1)))
 
 
-def _gres(batch: Batch, needs: Needs) -> str | None:
-    asked = batch.gpus if batch.gpus is not None else (None if batch.gres and _names_gpus(batch.gres) else needs.gpus)
-    parts = [batch.gres] if batch.gres else []
-    parts += [f"gpu:{asked}"] if asked else []
-    return ",".join(parts) or None
-
-
 def _names_gpus(gres: str) -> bool:
     return any(re.match(r"^(gres[/:])?gpu([:=]|$)", part.strip()) for part in gres.split(","))
-
-
-def _refuse_less(batch: Batch, needs: Needs) -> None:
-    """Refuse a section that contradicts the needs: the job would wait for its node, and then fail on it."""
-    if batch.cpus is not None and needs.cpus is not None and not batch.exclusive:
-        there = batch.cpus * _tasks_per_node(batch)
-        if there < needs.cpus:
-            raise _less("cpus", str(needs.cpus), f"{there} on a node")
-    if batch.memory is not None and needs.memory is not None and batch.memory < needs.memory:
-        raise _less("memory", show_bytes(needs.memory), show_bytes(batch.memory))
-    count = batch.gpu_count
-    if count is not None and needs.gpus is not None and count < needs.gpus:
-        raise _less("gpus", str(needs.gpus), str(count))
 
 
 def _less(key: str, needed: str, asked: str) -> UsageError:

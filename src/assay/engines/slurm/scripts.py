@@ -86,7 +86,11 @@ def contained(one: BatchPlan, slurm: Slurm, folder: SharedFolder, base: Path) ->
     there = cache.is_dir() and (runtime.kind != "charliecloud" or not lacks(box.image, [cache]))
     places = _places([folder.path, base, *([cache] if there else [])])
     if runtime.kind == "charliecloud" and (missing := lacks(box.image, places)):
-        raise _no_place(box.image, missing, at)
+        names = " ".join(str(path) for path in missing)
+        made = " ".join(shlex.quote(f"{box.image}{path}") for path in missing)
+        tip = f"mkdir -p {made}" if Path(box.image).is_dir() else f"make {names} in it before it is packed"
+        message = f"the image {box.image} has no folder {names}, and charliecloud makes none in an image"
+        raise UsageError(message, code="container-mount", at=at, try_=f"{tip}; or use folders below one that it has")
     box = replace(box, mounts={str(place): str(place) for place in places})
     # Every task of an array would have the same name, and two of them may share a node.
     words = _unnamed(way.words(box), box.name)
@@ -112,14 +116,6 @@ def _prologue(box: Container) -> tuple[str, ...]:
     mounts = (f"mkdir -p -m 700 {shlex.quote(str(mount_point()))}",) if Path(box.image).is_file() else ()
     # ch-run asks for a name that not every batch job has.
     return ('export USER="${USER:-$(id -un)}"', *mounts)
-
-
-def _no_place(image: str, missing: Sequence[Path], at: str) -> UsageError:
-    names = " ".join(str(path) for path in missing)
-    made = " ".join(shlex.quote(f"{image}{path}") for path in missing)
-    tip = f"mkdir -p {made}" if Path(image).is_dir() else f"make {names} in it before it is packed"
-    message = f"the image {image} has no folder {names}, and charliecloud makes none in an image"
-    return UsageError(message, code="container-mount", at=at, try_=f"{tip}; or use folders below one that it has")
 
 
 def _unnamed(words: list[str], name: str) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from assay.engines.slurm.folder import BatchPlan, SharedFolder, SlurmCampaign
+from assay.engines.slurm.folder import SharedFolder, SlurmCampaign
 from assay.engines.slurm.node.context import CODE
 from assay.engines.slurm.node.end import GRACE_S, ask_to_end
 from assay.engines.slurm.node.publication import read_published
@@ -89,7 +89,13 @@ def submit_all(
             if read_submitted(folder).cancelled:
                 message = f"campaign {document.campaign} was cancelled while it was submitted"
                 raise MeasureError(message, code="cancelled", try_="run it again")
-            ids[batch.name] = _submit(folder, document, batch, ids, scheduler)
+            folder.note({"name": batch.name, "at": time.time()})
+            after = [Dependency(which.kind, tuple(ids[name] for name in which.names)) for which in batch.after]
+            number = scheduler.submit(
+                folder.script(batch.name), after=after, comment=comment_of(document.campaign, batch.name)
+            )
+            folder.note({"name": batch.name, "id": number, "at": time.time()})
+            ids[batch.name] = number
     folder.note({"event": _ALL, "at": time.time()})
     return ids
 
@@ -116,16 +122,6 @@ def _is_abandoned(folder: SharedFolder, group: str, name: str) -> bool:
     except MeasureError as failure:
         return failure.problem.code == CODE
     return False
-
-
-def _submit(
-    folder: SharedFolder, document: SlurmCampaign, one: BatchPlan, ids: dict[str, str], scheduler: Scheduler
-) -> str:
-    folder.note({"name": one.name, "at": time.time()})
-    after = [Dependency(which.kind, tuple(ids[name] for name in which.names)) for which in one.after]
-    number = scheduler.submit(folder.script(one.name), after=after, comment=comment_of(document.campaign, one.name))
-    folder.note({"name": one.name, "id": number, "at": time.time()})
-    return number
 
 
 def _found_again(

@@ -78,7 +78,23 @@ def group(jobs: Sequence[Job], benchmark: Benchmark) -> tuple[Group, ...]:
     """
     section = benchmark.place.kubernetes or Kubernetes()
     for job in jobs:
-        _refuse_unrunnable(job, section)
+        definition = job.definition
+        if section.image is None and not _client_image(section):
+            raise _refused(
+                "there is no image for the pods: place.kubernetes.image is not set",
+                "image",
+                "name an image that holds assay and the target's runtime; deploy/ has the files to build one",
+            )
+        if section.distributed is not None and not isinstance(definition.target, CommandTarget):
+            raise _refused(
+                "place.kubernetes.distributed is for a command that several pods run together, and the target is none",
+                "distributed",
+                "remove it, or use place.kubernetes.clients for several pods that drive one load",
+            )
+        _refuse_program_of_this_machine(definition.target)
+        if definition.services and section.services == "pod":
+            _refuse_containers_in_a_pod(job, section)
+        _refuse_unknown_secrets(needed_secrets(job, section), job_pod(section).secrets, "the benchmark")
     alone = [job for job in jobs if not _is_shared(job, section) and _together(job) is None]
     points: dict[str, list[Job]] = {}
     for job in jobs:
@@ -222,7 +238,29 @@ def _service(section: Kubernetes, name: str, service: Service) -> GroupService:
             "image",
             f"set services.{name}.image, or place.kubernetes.each.{name}.image",
         )
-    _refuse_unreachable(name, service, image)
+    # Refuse what lies on this machine alone: a node of the cluster never sees it
+    if _is_file(image):
+        message = f"the image {image!r} of the service {name} is a file, which no node of the cluster has"
+        raise UsageError(message, code=_OPTION, at=f"services.{name}.image", try_="name an image in a registry")
+    if service.mounts:
+        raise UsageError(
+            f"the service {name} mounts {next(iter(service.mounts))!r} of this machine, which no node of the cluster "
+            "has",
+            code=_OPTION,
+            at=f"services.{name}.mounts",
+            try_=f"name the claim of a volume: place.kubernetes.each.{name}.volumes",
+        )
+    for source in service.fetch:
+        if source.is_local:
+            raise UsageError(
+                f"the service {name} wants {source.src!r}, a file of this machine, which no node of the cluster has",
+                code=_OPTION,
+                at=f"services.{name}.fetch",
+                try_=f"name a URL, put it into the image, or name a volume: place.kubernetes.each.{name}.volumes",
+            )
+    if service.cwd is not None and not service.cwd.startswith("/"):
+        message = f"cwd of the service {name} is {service.cwd!r}; inside a container it must be absolute"
+        raise UsageError(message, code=_OPTION, at=f"services.{name}.cwd", try_="write the folder in the image")
     # Each service has the section's options where it is silent, but for those that are about measuring pods.
     around = section.model_copy(update={"image": None, "one_per_node": None, "deadline": None})
     pod = merged_pod(around, own)
@@ -254,26 +292,6 @@ def _whole_needs(job: Job, group: Group) -> Needs:
 
 
 _ADDED = ("cpus", "memory", "gpus")
-
-
-def _refuse_unrunnable(job: Job, section: Kubernetes) -> None:
-    definition = job.definition
-    if section.image is None and not _client_image(section):
-        raise _refused(
-            "there is no image for the pods: place.kubernetes.image is not set",
-            "image",
-            "name an image that holds assay and the target's runtime; deploy/ has the files to build one",
-        )
-    if section.distributed is not None and not isinstance(definition.target, CommandTarget):
-        raise _refused(
-            "place.kubernetes.distributed is for a command that several pods run together, and the target is none",
-            "distributed",
-            "remove it, or use place.kubernetes.clients for several pods that drive one load",
-        )
-    _refuse_program_of_this_machine(definition.target)
-    if definition.services and section.services == "pod":
-        _refuse_containers_in_a_pod(job, section)
-    _refuse_unknown_secrets(needed_secrets(job, section), job_pod(section).secrets, "the benchmark")
 
 
 def _refuse_program_of_this_machine(target: Target) -> None:
@@ -313,32 +331,6 @@ def _refuse_containers_in_a_pod(job: Job, section: Kubernetes) -> None:
                 "services",
                 f"leave services out, so that {name} gets a pod, or set services.{name}.container: none",
             )
-
-
-def _refuse_unreachable(name: str, service: Service, image: str) -> None:
-    """Refuse what lies on this machine alone: a node of the cluster never sees it."""
-    if _is_file(image):
-        message = f"the image {image!r} of the service {name} is a file, which no node of the cluster has"
-        raise UsageError(message, code=_OPTION, at=f"services.{name}.image", try_="name an image in a registry")
-    if service.mounts:
-        raise UsageError(
-            f"the service {name} mounts {next(iter(service.mounts))!r} of this machine, which no node of the cluster "
-            "has",
-            code=_OPTION,
-            at=f"services.{name}.mounts",
-            try_=f"name the claim of a volume: place.kubernetes.each.{name}.volumes",
-        )
-    for source in service.fetch:
-        if source.is_local:
-            raise UsageError(
-                f"the service {name} wants {source.src!r}, a file of this machine, which no node of the cluster has",
-                code=_OPTION,
-                at=f"services.{name}.fetch",
-                try_=f"name a URL, put it into the image, or name a volume: place.kubernetes.each.{name}.volumes",
-            )
-    if service.cwd is not None and not service.cwd.startswith("/"):
-        message = f"cwd of the service {name} is {service.cwd!r}; inside a container it must be absolute"
-        raise UsageError(message, code=_OPTION, at=f"services.{name}.cwd", try_="write the folder in the image")
 
 
 def _refuse_unknown_secrets(wanted: Iterable[str], known: Collection[str], who: str) -> None:

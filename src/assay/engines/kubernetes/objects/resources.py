@@ -56,27 +56,14 @@ def asked_for(pod: Pod, needs: Needs) -> PodResources:
     Raises:
         UsageError: if the section asks for less than the job needs, or for what no node can be asked for.
     """
-    _refuse_less(pod, needs)
-    return PodResources(
-        cpus=pod.cpus if pod.cpus is not None else (None if needs.cpus is None else float(needs.cpus)),
-        memory=pod.memory or needs.memory,
-        storage=pod.storage,
-        gpus=pod.gpus if pod.gpus is not None else needs.gpus,
-        gpu_resource=pod.gpu_resource or GPU,
-        others={name: str(amount) for name, amount in pod.resources.items()},
-        limited=pod.limits != "none",
-        nodes=_nodes(pod, needs),
-        deadline_s=pod.deadline,
-    )
-
-
-def cpu_words(cpus: float) -> str:
-    """Processors as Kubernetes writes them: `2`, or `500m` for a half."""
-    thousandths = max(1, round(cpus * 1000))
-    return str(thousandths // 1000) if thousandths % 1000 == 0 else f"{thousandths}m"
-
-
-def _nodes(pod: Pod, needs: Needs) -> dict[str, str]:
+    # Refuse a section that contradicts the needs: the job would wait for its node, and then fail on it
+    limited = pod.limits != "none"
+    if limited and pod.cpus is not None and needs.cpus is not None and pod.cpus < needs.cpus:
+        raise _less("cpus", str(needs.cpus), f"{pod.cpus:g}")
+    if limited and pod.memory is not None and needs.memory is not None and pod.memory < needs.memory:
+        raise _less("memory", show_bytes(needs.memory), show_bytes(pod.memory))
+    if pod.gpus is not None and needs.gpus is not None and pod.gpus < needs.gpus:
+        raise _less("gpus", str(needs.gpus), str(pod.gpus))
     if needs.os == "macos":
         message = "needs.os is macos, and no node of Kubernetes is"
         raise UsageError(message, code=_OPTION, at="needs.os", try_="run it on a fleet (place.engine: fleet)")
@@ -90,7 +77,23 @@ def _nodes(pod: Pod, needs: Needs) -> dict[str, str]:
             message = f"place.kubernetes.node_selector asks for {key}={text}, and needs for {key}={wanted[key]}"
             remedy = "keep one of them: no node carries both"
             raise UsageError(message, code=_OPTION, at="place.kubernetes.node_selector", try_=remedy)
-    return {**wanted, **pod.node_selector}
+    return PodResources(
+        cpus=pod.cpus if pod.cpus is not None else (None if needs.cpus is None else float(needs.cpus)),
+        memory=pod.memory or needs.memory,
+        storage=pod.storage,
+        gpus=pod.gpus if pod.gpus is not None else needs.gpus,
+        gpu_resource=pod.gpu_resource or GPU,
+        others={name: str(amount) for name, amount in pod.resources.items()},
+        limited=pod.limits != "none",
+        nodes={**wanted, **pod.node_selector},
+        deadline_s=pod.deadline,
+    )
+
+
+def cpu_words(cpus: float) -> str:
+    """Processors as Kubernetes writes them: `2`, or `500m` for a half."""
+    thousandths = max(1, round(cpus * 1000))
+    return str(thousandths // 1000) if thousandths % 1000 == 0 else f"{thousandths}m"
 
 
 def _label(key: str, text: str) -> None:
@@ -100,20 +103,6 @@ def _label(key: str, text: str) -> None:
         message = f"needs.labels has {key}={text}, which no node of Kubernetes can carry"
         remedy = "use a label of your nodes: kubectl get nodes --show-labels"
         raise UsageError(message, code=_OPTION, at="needs.labels", try_=remedy) from None
-
-
-def _refuse_less(pod: Pod, needs: Needs) -> None:
-    """Refuse a section that contradicts the needs: the job would wait for its node, and then fail on it.
-
-    A pod without limits may use more than it asks for: whether its node has enough, the pod itself sees.
-    """
-    limited = pod.limits != "none"
-    if limited and pod.cpus is not None and needs.cpus is not None and pod.cpus < needs.cpus:
-        raise _less("cpus", str(needs.cpus), f"{pod.cpus:g}")
-    if limited and pod.memory is not None and needs.memory is not None and pod.memory < needs.memory:
-        raise _less("memory", show_bytes(needs.memory), show_bytes(pod.memory))
-    if pod.gpus is not None and needs.gpus is not None and pod.gpus < needs.gpus:
-        raise _less("gpus", str(needs.gpus), str(pod.gpus))
 
 
 def _less(key: str, needed: str, asked: str) -> UsageError:

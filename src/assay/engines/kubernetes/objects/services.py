@@ -160,12 +160,19 @@ def _deployment(setting: Setting, group: Group, one: GroupService, section: Serv
 
 def _pod(setting: Setting, one: GroupService, section: Service, ports: Ports) -> Object:
     mounts, wanted = own_mounts(one.pod), section.fetch
+    # Secrets first, since Kubernetes puts into a text only what stands above it; the file's own variables last
+    port = str(one.port)
+    own = {"PORT": port, "ASSAY_PORT": port, "HOST": LISTEN, "ASSAY_HOST": LISTEN, **one.pod.env}
+    # A variable whose text refers to a secret of its own name: the secret needs another one.
+    called = {name: f"ASSAY_SECRET_{name}" if name in section.env else name for name in one.pod.secrets}
+    secrets = secret_variables({called[name]: text for name, text in one.pod.secrets.items()}, setting.campaign)
+    given = [{"name": name, "value": with_secrets(ports.fill(text), called)} for name, text in section.env.items()]
     made = container(
         SERVICE,
         one.image,
         one.pod,
         words=_words(section, ports),
-        env=_variables(setting, one, section, ports),
+        env=[*secrets, *plain_variables({name: text for name, text in own.items() if name not in section.env}), *given],
         asked=one.asked,
         mounts=mounts,
     )
@@ -178,17 +185,6 @@ def _pod(setting: Setting, one: GroupService, section: Service, ports: Ports) ->
         spec["initContainers"] = [fetcher(setting, one, wanted)]
         spec["volumes"] = [*spec.get("volumes", ()), fetched_volume()]
     return {**spec, "terminationGracePeriodSeconds": _GRACE_S}
-
-
-def _variables(setting: Setting, one: GroupService, section: Service, ports: Ports) -> list[Object]:
-    """Secrets first, since Kubernetes puts into a text only what stands above it; the file's own variables last."""
-    port = str(one.port)
-    own = {"PORT": port, "ASSAY_PORT": port, "HOST": LISTEN, "ASSAY_HOST": LISTEN, **one.pod.env}
-    # A variable whose text refers to a secret of its own name: the secret needs another one.
-    called = {name: f"ASSAY_SECRET_{name}" if name in section.env else name for name in one.pod.secrets}
-    secrets = secret_variables({called[name]: text for name, text in one.pod.secrets.items()}, setting.campaign)
-    given = [{"name": name, "value": with_secrets(ports.fill(text), called)} for name, text in section.env.items()]
-    return [*secrets, *plain_variables({name: text for name, text in own.items() if name not in section.env}), *given]
 
 
 def _words(section: Service, ports: Ports) -> tuple[str, ...]:

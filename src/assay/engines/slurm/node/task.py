@@ -32,7 +32,6 @@ from assay.exec.document import execute_document, refuse_document
 from assay.plan.job import Job, is_part
 from assay.report.live import View
 from assay.run.load.barrier import Meeting, forget_absences
-from assay.run.services import RunningService
 from assay.spec.target import ServiceTarget
 
 # Set by Slurm in a job that was put back into the queue, to how often.
