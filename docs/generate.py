@@ -259,7 +259,7 @@ as OpenAPI at `/api/v1/openapi.json`.
   [roles](../how-to/secure-a-server.md#tokens-and-roles).
 - Errors are `application/problem+json` with `detail`, `code` and `try`; a wrong benchmark has all its problems under
   `errors`. 503 with `Retry-After` means that the database is away for a moment.
-- Lists come in pages: `{"items": […], "next": cursor}`; pass `cursor` to go on.
+- Lists come in pages: `{"items": […], "next": cursor}`; pass `cursor` to get the next page.
 - `GET …/events` are server-sent events; `Last-Event-ID` resumes after a cut.
 - The paths under `/api` without `v1` are [SARK's](../how-to/from-sark-and-ruckus.md#the-server), with its fields and
   codes."""
@@ -331,7 +331,7 @@ Types:
 - *device*: `cpu`, `cuda`, `cuda:1`, `tensorrt`, `directml`, `openvino`, `coreml`, `coreml-gpu`, `coreml-ane`, `mps`,
   or one of [SARK's compute units](../how-to/measure-a-model.md#devices).
 
-A target has one of five kinds, told by the key that only this kind has:
+A target is one of five kinds, recognised by the key that only this kind has:
 
 - [`model`](../how-to/measure-a-model.md): a model in our own process, with ONNX Runtime, PyTorch or
   [Transformers](../how-to/measure-a-language-model-in-process.md);
@@ -526,12 +526,12 @@ def checks_page() -> str:
 
 
 _CHECKS_INTRODUCTION = """\
-Every result carries these checks. Each one has passed, has failed, or could not be told, and says so in one sentence
+Every result carries these checks. Each one has passed, has failed, or is unknown, and says so in one sentence
 with its figures. [Method](../method.md#checks) gives their limits."""
 
 _VERDICT = """\
 The verdict is `invalid` if a check fails that makes a result invalid, else `suspect` if any other fails, else `valid`.
-A check that could not be told does not change the verdict, and neither does one that gives advice.
+An unknown check does not change the verdict, and neither does one that gives advice.
 """
 
 

@@ -23,7 +23,7 @@ print(f"\nmedian {latency.median:.2f} {latency.unit}, verdict {job.verdict}")
 if latency.interval is not None:
     print(f"another set of runs: {latency.interval.low:.2f} to {latency.interval.high:.2f} {latency.unit}")
 for check in job.checks:
-    word = {True: "passed", False: "FAILED", None: "not told"}[check.passed]
+    word = {True: "passed", False: "FAILED", None: "unknown"}[check.passed]
     print(f"{word:<8}  {check.name}: {check.detail}")
 
 # %% Every number leads to its samples.

@@ -51,7 +51,7 @@ def main() -> None:
     wanted.endpoint_metrics = True
     server = Server(wanted)
     print(f"SmolLM2-135M at {server.listening_address}", flush=True)
-    Event().wait()  # its threads do the work; SIGTERM ends the process at once
+    Event().wait()  # its threads do the work; SIGTERM ends the process immediately
 
 
 if __name__ == "__main__":
