@@ -135,22 +135,22 @@ def summary(lines: Sequence[ScoreLine]) -> str:
     """The list in a few sentences."""
     told = marks(lines)
     waits = sorted(one.waited for one in lines if one.waited is not None and one.outcome == "found")
-    wait = f" Half of them were told after {waits[len(waits) // 2]} nights or less." if waits else ""
+    wait = f" Half of them were reported after {waits[len(waits) // 2]} nights or less." if waits else ""
     true = told.withdrawn - told.withdrawn_false
     return (
         f"Of {told.true} true changes, {told.found} were found and {told.missed} missed; {told.false} findings are "
         f"false and {told.parts} are further pieces of a drift. Of those found, {told.right_cause} have the right "
-        f"cause ({told.right_at_first} had it already when they were told first), and the interval of {told.holds} "
+        f"cause ({told.right_at_first} had it when they were first reported), and the interval of {told.holds} "
         f"holds the true size. Half of them lie {told.place:.0f} nights or less from the true night, and are off by "
         f"{100 * told.size:.1f} % of the level or less.{wait} In the course of the year {told.withdrawn} more findings "
-        f"were told and taken back later: {told.withdrawn_false} of them spoke of nothing true, and {true} of a true "
+        f"were reported and later withdrawn: {told.withdrawn_false} of them matched no true change, and {true} a true "
         f"change."
     )
 
 
 _HEAD = ("series", "night", "true size", "outcome", "off by nights", "found size", "interval holds it",
-         "told after nights", "true cause", "found cause")  # fmt: skip
-_WITHDRAWN_HEAD = ("series", "about night", "size", "cause", "told in night", "taken back in night", "true")
+         "reported after nights", "true cause", "found cause")  # fmt: skip
+_WITHDRAWN_HEAD = ("series", "about night", "size", "cause", "reported in night", "withdrawn in night", "true")
 
 
 def findings_markdown(lines: Sequence[ScoreLine]) -> str:
@@ -159,7 +159,7 @@ def findings_markdown(lines: Sequence[ScoreLine]) -> str:
     gone = [_withdrawn_row(one) for one in lines if one.outcome == "withdrawn"]
     blocks = [summary(lines), _table(_HEAD, standing)]
     if gone:
-        blocks += ["Told, and taken back when more results were there:", _table(_WITHDRAWN_HEAD, gone)]
+        blocks += ["Reported, then withdrawn when more results came in:", _table(_WITHDRAWN_HEAD, gone)]
     return "\n\n".join(blocks) + "\n"
 
 

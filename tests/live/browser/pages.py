@@ -1,4 +1,4 @@
-"""Every page of the dashboard, with what a newcomer is told about it: for tests, screenshots and the documentation."""
+"""Every page of the dashboard, with one sentence about it: for tests, screenshots and the documentation."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ PAGES = (
     Shown("series", "One series", "/series/{series}", "The trend with its band, its changes and their causes."),
     Shown("fleet", "Fleet", "/fleet", "Every agent: state, device, current job."),
     Shown("agent", "Agent", "/fleet/{agent}", "One agent: profile, labels, fitness, noise and measured hardware."),
-    Shown("alerts", "Alerts", "/alerts", "What people are told about, and the rules that decide when."),
-    Shown("alert", "Alert", "/alerts/{alert}", "One alert with its history, and what can be said to it."),
+    Shown("alerts", "Alerts", "/alerts", "The alerts, and the rules that decide when one opens."),
+    Shown("alert", "Alert", "/alerts/{alert}", "One alert with its history, and what you can do with it."),
     Shown("schedules", "Schedules", "/schedules", "Benchmarks that run by themselves, with their next times."),
-    Shown("schedule", "Schedule", "/schedules/{schedule}", "One schedule, and what became of each due time."),
+    Shown("schedule", "Schedule", "/schedules/{schedule}", "One schedule, and the outcome of each due time."),
     Shown("settings", "Settings", "/settings", "Tokens, channels, prices, theme."),
     Shown("not-found", "No such page", "/nowhere", "An address that leads nowhere says so."),
 )  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 
 LIMIT_KB = 300
 _IN_PAGE = re.compile(r"""(?:src|href)="\./(assets/[^"]+)\"""")
-# Imports that are fetched at once; those in brackets, import(…), come when a page needs them.
+# Imports that are fetched with the page; those in brackets, import(…), come when a page needs them.
 _AT_ONCE = re.compile(r"""(?:from|import)\s*["']\./([\w.-]+\.js)["']""")
 
 

@@ -36,14 +36,16 @@ def test_the_list_counts_right():
     tables = [part.splitlines()[2:] for part in text.split("\n\n") if part.startswith("| series")]
     rows = [line.split(" | ") for line in tables[0]]
     outcomes = [row[3].strip("*") for row in rows]
-    told = re.search(r"Of (\d+) true changes, (\d+) were found and (\d+) missed; (\d+) findings are false", text)
-    assert [int(one) for one in told.groups()] == [
+    counts = re.search(r"Of (\d+) true changes, (\d+) were found and (\d+) missed; (\d+) findings are false", text)
+    assert [int(one) for one in counts.groups()] == [
         outcomes.count("found") + outcomes.count("missed"),
         outcomes.count("found"),
         outcomes.count("missed"),
         outcomes.count("false"),
     ]
-    gone = re.search(r"(\d+) more findings were told and taken back later: (\d+) of them spoke of nothing true", text)
+    gone = re.search(
+        r"(\d+) more findings were reported and later withdrawn: (\d+) of them matched no true change", text
+    )
     assert int(gone[1]) == sum(map(len, tables[1:]))
     assert int(gone[2]) == sum(line.endswith("| **no** |") for part in tables[1:] for line in part)
 
