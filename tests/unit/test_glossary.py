@@ -5,6 +5,8 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
+from scripts.plain_english import BANNED
+
 import assay
 
 SRC = Path(assay.__file__).parent
@@ -74,3 +76,9 @@ def test_the_page_lists_every_word_once():
     listed = [word for row in words for word in row.split(", ") if word not in ("word", "not")]
     assert len(listed) == len(set(listed))
     assert {"benchmark", "campaign", "job", "run", "engine", "snapshot", "failure reason"} <= set(listed)
+
+
+def test_the_page_lists_every_word_that_the_script_finds():
+    table = PAGE.read_text(encoding="utf-8").partition("## Words that are not used")[2]
+    words = " ".join(re.findall(r"^\| ([^|]*) \|", table, re.MULTILINE))
+    assert [banned for banned in BANNED if not re.search(rf"\b(?:{banned})\b", words)] == []

@@ -25,7 +25,7 @@ _ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
 ]  # fmt: skip
-# What the policy refused is told to the page; the console tells it too, but not always in the same words.
+# The page gets an event for what the policy refused; the console logs it too, but not always in the same words.
 _LISTEN = """
 window.refused = []
 document.addEventListener('securitypolicyviolation', (event) =>

@@ -53,7 +53,7 @@ def browser(built: Path) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def demo(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server with demo data whose agents go on."""
+    """The address of a server with demo data whose agents keep working."""
     folder = tmp_path_factory.mktemp("demo")
     fill(folder)
     with demo_server(folder) as server:

@@ -1,4 +1,4 @@
-"""A real server with demo data whose agents go on: what the pages are looked at with."""
+"""A real server with demo data whose agents keep working: what the pages are viewed with."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def test_every_package_has_its_sentence():
 
 
 def test_the_lock_file_names_no_host():
-    """What a package is, is said by its hash; where it was fetched from is nobody's business."""
+    """A package is identified by its hash; where it was fetched from is not recorded."""
     lock = json.loads((ROOT / "web/package-lock.json").read_text(encoding="utf-8"))
     packages = {path: one for path, one in lock["packages"].items() if path}
     assert all("integrity" in one for one in packages.values())

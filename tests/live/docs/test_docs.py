@@ -8,7 +8,7 @@ Conventions, for every page of docs/ and for README.md; the blocks of a page are
   a mistake begins with the comment `# not a valid benchmark`, and must not be.
 - In a console block, lines that begin with `$ assay` or `$ python` are run, each with exit code 0 unless the next
   command is `$ echo $?`, whose output is then the expected code. Other commands are not run. `assay run` is shortened.
-- A command that ends in `&` goes on in the background until the page ends. The ports 8080 (`assay serve`) and 8000 (a
+- A command that ends in `&` continues in the background until the page ends. The ports 8080 (`assay serve`) and 8000 (a
   model server) of a page, in its commands and files, are free ones in the test; `$ export NAME=VALUE` counts for the
   commands after it.
 - A command with `smollm2` in it finds the Python of `.venv-servers` first; without it the rest of the page is skipped.

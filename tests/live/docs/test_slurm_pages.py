@@ -24,8 +24,8 @@ def codes_in(text: str, pattern: str) -> set[str]:
 
 
 def test_every_reason_why_a_job_failed_is_explained_and_exists() -> None:
-    told = codes_in(page("use-a-slurm-cluster"), r"\| (?:`slurm-[a-z-]+`(?:, )?)+")
-    named = {code for row in told for code in re.findall(r"slurm-[a-z-]+", row)}
+    listed = codes_in(page("use-a-slurm-cluster"), r"\| (?:`slurm-[a-z-]+`(?:, )?)+")
+    named = {code for row in listed for code in re.findall(r"slurm-[a-z-]+", row)}
     made = codes_in((SOURCES / "scheduler.py").read_text(encoding="utf-8"), r'"(slurm-[a-z-]+)"')
     anywhere = {
         code
@@ -59,7 +59,7 @@ def test_every_field_of_a_recipe_is_in_the_table(field: str) -> None:
     assert any(re.search(rf"[`.]{re.escape(field)}`", cell) for cell in theirs), field
 
 
-def test_the_defaults_of_recipes_are_told() -> None:
+def test_the_defaults_of_recipes_are_listed() -> None:
     text = " ".join(page("from-team9").split())
     assert f"partition `{team9.PARTITION}`, 5 minutes, {team9.MEMORY_GB} GB" in text
     assert f"`{team9.CLIENT_PARTITION}`, 30 minutes, {team9.CLIENT_MEMORY_GB} GB" in text

@@ -62,9 +62,10 @@ export async function ok<Data>(asked: Promise<{ data?: Data; error?: unknown; re
 }
 
 function problemOf(status: number, body: unknown): ApiError {
-  const told = (typeof body === 'object' && body !== null ? body : {}) as Record<string, unknown>
-  const text = (key: string, otherwise = '') => (typeof told[key] === 'string' ? (told[key] as string) : otherwise)
-  const errors = Array.isArray(told.errors) ? (told.errors as ProblemItem[]) : []
+  const problem = (typeof body === 'object' && body !== null ? body : {}) as Record<string, unknown>
+  const text = (key: string, otherwise = '') =>
+    typeof problem[key] === 'string' ? (problem[key] as string) : otherwise
+  const errors = Array.isArray(problem.errors) ? (problem.errors as ProblemItem[]) : []
   return new ApiError(
     status,
     text('code', `http-${status}`),

@@ -53,7 +53,7 @@ function Content() {
   const path = useRouterState({ select: (state) => state.location.pathname })
   const main = useRef<HTMLElement>(null)
   const first = useRef(true)
-  // A screen reader is told of the new page by the focus; the first page keeps the browser's own.
+  // Moving the focus announces the new page to a screen reader; the first page keeps the browser's own focus.
   useEffect(() => {
     if (!first.current && path) main.current?.focus({ preventScroll: true })
     first.current = false

@@ -23,7 +23,7 @@ interface Act<Given, Answer> {
   after?: (answer: Answer) => unknown
 }
 
-/** Change something on the server; whoever looks is told what became of it, and sees it. */
+/** Change something on the server, show the outcome as a toast, and refresh what it touched. */
 export function useAct<Given = void, Answer = unknown>({ ask, done, failed, touches, after }: Act<Given, Answer>) {
   const client = useQueryClient()
   const tell = useTell()

@@ -7,6 +7,6 @@ it('asks for comparisons and trends again only where a result came in', () => {
   expect(keysOf({ kind: 'leased' })).toContain('agents')
 })
 
-it('asks for little again while a job goes on', () => {
+it('refetches little while a job is running', () => {
   expect(keysOf({ kind: 'progress' })).toEqual(['campaign', 'job', 'jobs', 'overview', 'logs'])
 })

@@ -1,4 +1,4 @@
-/** One server-sent event of ours: `kind` is its name (`job`, `campaign`, `progress`, …). */
+/** One server-sent event of the API: `kind` is its name (`job`, `campaign`, `progress`, …). */
 export interface LiveEvent {
   id: string
   kind: string

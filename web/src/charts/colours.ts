@@ -11,7 +11,7 @@ export interface Colours {
   good: string
   warn: string
   bad: string
-  untold: string
+  unknown: string
   band: string
   series: string[]
 }
@@ -31,7 +31,7 @@ export function colours(): Colours {
     good: of('good'),
     warn: of('warn'),
     bad: of('bad'),
-    untold: of('untold'),
+    unknown: of('unknown'),
     band: of('band'),
     series: [1, 2, 3, 4, 5, 6].map((one) => of(`series-${one}`)),
   }

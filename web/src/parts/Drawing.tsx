@@ -39,7 +39,7 @@ export function Drawing({ title, says, svg, columns, rows }: DrawingProps) {
   )
 }
 
-/** Put a drawing into a shadow tree: there the report's styles meet no name of ours, and ours none of theirs. */
+/** Put a drawing into a shadow tree: there the report's styles and the dashboard's do not affect each other. */
 function put(host: HTMLDivElement, svg: string): boolean {
   const root = host.shadowRoot ?? host.attachShadow({ mode: 'open' })
   const drawn = cleanDrawing(svg)

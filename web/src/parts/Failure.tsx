@@ -2,22 +2,22 @@ import { ApiError } from '@/api/client'
 
 /** What failed, where, and what to do: the server's own words. */
 export function Failure({ error, again }: { error: unknown; again?: () => void }) {
-  const told = error instanceof ApiError ? error : null
+  const problem = error instanceof ApiError ? error : null
   return (
     <div className="failure" role="alert">
       <p>
-        <strong>{told ? told.message : error instanceof Error ? error.message : String(error)}</strong>
+        <strong>{problem ? problem.message : error instanceof Error ? error.message : String(error)}</strong>
       </p>
-      {told?.at && <p className="quiet">at {told.at}</p>}
-      {told?.errors.map((one) => (
+      {problem?.at && <p className="quiet">at {problem.at}</p>}
+      {problem?.errors.map((one) => (
         <p key={`${one.at}${one.message}`}>
           {one.at ? `${one.at}: ` : ''}
           {one.message}
           {one.try ? ` (${one.try})` : ''}
         </p>
       ))}
-      {told?.try_ && <p>Try: {told.try_}</p>}
-      {told && <p className="quiet mono">{told.code}</p>}
+      {problem?.try_ && <p>Try: {problem.try_}</p>}
+      {problem && <p className="quiet mono">{problem.code}</p>}
       {again && (
         <button type="button" className="button" onClick={again}>
           Ask again

@@ -38,7 +38,7 @@ interface FindTextProps {
   placeholder?: string
 }
 
-/** A text to look for among what is here already: every letter counts at once. */
+/** A text to find among the rows that are loaded: filtered on every keystroke. */
 export function FindText({ label, value, onText, placeholder }: FindTextProps) {
   return (
     <Field label={label}>

@@ -1,4 +1,4 @@
-export type Tone = 'good' | 'warn' | 'bad' | 'untold' | 'going'
+export type Tone = 'good' | 'warn' | 'bad' | 'unknown' | 'going'
 
 /** A word with a sign and a colour; the word alone says it all. */
 export function Mark({
@@ -25,20 +25,20 @@ export function Mark({
 const VERDICTS: Record<string, [Tone, string]> = { valid: ['good', '✓'], suspect: ['warn', '!'], invalid: ['bad', '✕'] }
 
 export function Verdict({ verdict }: { verdict: string | null | undefined }) {
-  const [tone, glyph] = VERDICTS[verdict ?? ''] ?? (['untold', '–'] as const)
+  const [tone, glyph] = VERDICTS[verdict ?? ''] ?? (['unknown', '–'] as const)
   return <Mark tone={tone} glyph={glyph} word={verdict ?? 'not judged'} />
 }
 
 const ANSWERS: Record<string, [Tone, string]> = {
   better: ['good', '▲'],
   worse: ['bad', '▼'],
-  'cannot tell': ['untold', '◆'],
-  base: ['untold', '='],
+  'cannot tell': ['unknown', '◆'],
+  base: ['unknown', '='],
 }
 
 /** One of three answers; `cannot tell` has a look of its own. */
 export function Answer({ answer }: { answer: string }) {
-  const [tone, glyph] = ANSWERS[answer] ?? (['untold', '?'] as const)
+  const [tone, glyph] = ANSWERS[answer] ?? (['unknown', '?'] as const)
   return <Mark tone={tone} glyph={glyph} word={answer} square={answer === 'cannot tell'} />
 }
 
@@ -54,15 +54,15 @@ const STATES: Record<string, [Tone, string]> = {
   cleanup: ['going', '↻'],
   sending: ['going', '▶'],
   taken: ['going', '▶'],
-  pending: ['untold', '…'],
-  waiting: ['untold', '…'],
-  paused: ['untold', '‖'],
-  draining: ['untold', '↓'],
-  cancelled: ['untold', '⊘'],
-  snoozed: ['untold', 'z'],
-  expected: ['untold', '='],
-  skipped: ['untold', '»'],
-  gone: ['untold', '–'],
+  pending: ['unknown', '…'],
+  waiting: ['unknown', '…'],
+  paused: ['unknown', '‖'],
+  draining: ['unknown', '↓'],
+  cancelled: ['unknown', '⊘'],
+  snoozed: ['unknown', 'z'],
+  expected: ['unknown', '='],
+  skipped: ['unknown', '»'],
+  gone: ['unknown', '–'],
   acknowledged: ['warn', '✓'],
   partial: ['warn', '◐'],
   interrupted: ['warn', '!'],
@@ -78,6 +78,6 @@ const STATES: Record<string, [Tone, string]> = {
 
 /** The state of a job, a campaign, an agent, an alert or a schedule. */
 export function State({ state }: { state: string }) {
-  const [tone, glyph] = STATES[state] ?? (['untold', '·'] as const)
+  const [tone, glyph] = STATES[state] ?? (['unknown', '·'] as const)
   return <Mark tone={tone} glyph={glyph} word={state} />
 }

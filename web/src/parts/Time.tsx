@@ -31,7 +31,7 @@ export function relative(at: number, now: number): string {
   return words.format(Math.round(away / (SIZES[unit] ?? 1)), unit)
 }
 
-/** How long ago, with the whole date at hand. */
+/** How long ago, with the full date as its title. */
 export function Ago({ at }: { at: number | string | null | undefined }) {
   const [now, setNow] = useState(() => Date.now() / 1000)
   useEffect(() => {

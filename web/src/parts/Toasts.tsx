@@ -2,7 +2,7 @@ import { Toast } from 'radix-ui'
 import { createContext, type ReactNode, useCallback, useContext, useState } from 'react'
 import { ApiError } from '@/api/client'
 
-interface Told {
+interface Message {
   id: number
   title: string
   text: string
@@ -19,7 +19,7 @@ export function useTell(): Tell {
 }
 
 export function Toasts({ children }: { children: ReactNode }) {
-  const [told, setTold] = useState<Told[]>([])
+  const [toasts, setToasts] = useState<Message[]>([])
   const tell = useCallback<Tell>((title, problem) => {
     const text =
       problem instanceof ApiError
@@ -28,18 +28,18 @@ export function Toasts({ children }: { children: ReactNode }) {
           ? String(problem)
           : ''
     count += 1
-    setTold((before) => [...before.slice(-3), { id: count, title, text, bad: problem !== undefined }])
+    setToasts((before) => [...before.slice(-3), { id: count, title, text, bad: problem !== undefined }])
   }, [])
   return (
     <Telling.Provider value={tell}>
       <Toast.Provider duration={8000}>
         {children}
-        {told.map((one) => (
+        {toasts.map((one) => (
           <Toast.Root
             key={one.id}
             className={`toast${one.bad ? ' bad' : ''}`}
             onOpenChange={(open) => {
-              if (!open) setTold((all) => all.filter((other) => other.id !== one.id))
+              if (!open) setToasts((all) => all.filter((other) => other.id !== one.id))
             }}
           >
             <Toast.Title asChild>

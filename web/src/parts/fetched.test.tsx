@@ -17,7 +17,7 @@ it('comes when it is first shown, and once', async () => {
   expect(load).toHaveBeenCalledTimes(1)
 })
 
-it('is shown at once where it was fetched before', async () => {
+it('is shown immediately where it was fetched before', async () => {
   const [Drawn, fetch] = fetched(() => Promise.resolve(file), 'the drawing')
   fetch()
   await Promise.resolve()

@@ -40,6 +40,6 @@ export function fetched<Props extends object>(
     const Found = found
     return Found ? <Found {...props} /> : <Loading what={what} />
   }
-  // That it did not come is told where it is to be shown.
+  // A failure is reported where the result is to be shown.
   return [Fetched, () => void come().catch(() => {})]
 }

@@ -7,7 +7,7 @@ import { Toasts } from '@/parts/Toasts'
 
 type Answers = Record<string, unknown>
 
-/** What the server is told to answer in a test: `'GET /api/v1/jobs': {...}`; a number is a failure with that status. */
+/** What the server answers in a test: `'GET /api/v1/jobs': {...}`; a number is a failure with that status. */
 export function answer(answers: Answers): { asked: Request[] } {
   const asked: Request[] = []
   vi.stubGlobal('fetch', async (input: Request | string | URL, init?: RequestInit) => {

@@ -10,7 +10,7 @@ afterEach(() => {
   localStorage.clear()
 })
 
-// jsdom lays nothing out: what watches sizes is told nothing.
+// jsdom does no layout: observers of sizes are never notified.
 class NoResize {
   observe() {}
   unobserve() {}

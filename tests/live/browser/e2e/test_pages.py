@@ -30,7 +30,7 @@ def names(demo):
 
 @pytest.mark.parametrize("shown", PAGES, ids=lambda one: one.name)
 def test_a_page_is_accessible(browser, demo, names, shown):
-    """Axe finds nothing serious; nothing is refused by the policy, and nobody else is asked."""
+    """Axe finds nothing serious; nothing is refused by the policy, and no other host is asked."""
     _is_accessible(browser, demo, names, shown, "light")
 
 
@@ -169,7 +169,7 @@ def test_under_a_path_behind_a_proxy(browser, built, tmp_path):
 
 
 def test_without_events_the_page_asks_by_itself(browser, built, serve_process):
-    """A proxy that lets no stream through: the page says that it asks, and sees what is new all the same."""
+    """A proxy that lets no stream through: the page says that it asks, and still shows what is new."""
     from playwright.sync_api import expect
 
     server = serve_process()

@@ -152,7 +152,7 @@ def test_an_agent_is_drained(browser, lab):
 
 
 def test_a_silent_agent_is_reset_and_removed(browser, built, serve_process):
-    """Faulty since nobody hears of it; reset, it counts again; removed, it is gone from the list."""
+    """Faulty since it sends no heartbeat; reset, it counts again; removed, it is gone from the list."""
     from playwright.sync_api import expect
 
     server = serve_process("--silent-after-s", "2")
@@ -174,7 +174,7 @@ def test_a_silent_agent_is_reset_and_removed(browser, built, serve_process):
     assert [one["id"] for one in api.get("/agents").json()["items"]] == [stays.id]
 
 
-def test_what_may_not_be_compared_says_why_and_can_be_asked_all_the_same(browser, demo):
+def test_what_may_not_be_compared_says_why_and_can_be_asked_anyway(browser, demo):
     from playwright.sync_api import expect
 
     sides, why = _not_comparable(api_of(demo))
@@ -184,11 +184,11 @@ def test_what_may_not_be_compared_says_why_and_can_be_asked_all_the_same(browser
         refused = page.get_by_role("region", name="Not comparable because…")
         expect(refused).to_contain_text(why)
         expect(page.get_by_role("table").first).to_contain_text("cannot tell")
-        all_the_same = page.get_by_role("checkbox", name=re.compile("Compare all the same"))
-        all_the_same.click()
+        anyway = page.get_by_role("checkbox", name=re.compile("Compare anyway"))
+        anyway.click()
         page.wait_for_url(re.compile("anyway=yes"))
         expect(refused).to_be_hidden()
-        expect(all_the_same).to_be_checked()
+        expect(anyway).to_be_checked()
         expect(page.get_by_role("table").first).to_contain_text(re.compile("better|worse|no change"))
         rest(page)
 
@@ -206,7 +206,7 @@ def _not_comparable(api):
 
 
 def test_a_finding_is_acknowledged(browser, demo):
-    """From the list of alerts to the one that somebody now works on."""
+    """From the list of alerts to the one that is acknowledged."""
     from playwright.sync_api import expect
 
     api = api_of(demo)

@@ -1,4 +1,4 @@
-/** Alerts, whom they were told to, and the rules that open them. */
+/** Alerts, their notifications, and the rules that open them. */
 import { queryOptions } from '@tanstack/react-query'
 import { client, ok } from '@/api/client'
 import { byPages, PAGE } from '@/api/queries/paging'

@@ -59,7 +59,7 @@ export const fileReadQuery = (text: string, format: 'yaml' | 'toml', files: Reco
     gcTime: 60_000,
   })
 
-/** A stored benchmark to begin from: nobody's saving may change what is being written. */
+/** A stored benchmark to start from: no other save may change what is being written. */
 export const fileStoredQuery = (name: string, version?: number) =>
   queryOptions({
     queryKey: ['stored', name, version],

@@ -26,7 +26,7 @@ export const campaignJobsQuery = (campaign: string) =>
     ok(client.GET('/api/v1/jobs', { params: { query: { campaign, limit: 500, cursor } } })),
   )
 
-/** The numbers of so many jobs are read for a campaign; each of the others has its own page. */
+/** The number of jobs whose figures are read for a campaign; each of the others has its own page. */
 export const MOST_RESULTS = 2_000
 
 async function resultsOf(campaign: string) {

@@ -1,10 +1,10 @@
 /**
  * What the questions of this folder share. They are every question that the pages ask, each with its key: the first word
- * of a key is what live events invalidate (app/live). Pages use these; nobody else calls `client.GET`.
+ * of a key is what live events invalidate (app/live). Pages use these; no other code calls `client.GET`.
  */
 import { infiniteQueryOptions, type QueryKey } from '@tanstack/react-query'
 
-/** How many rows of a list are asked for at once, where nothing speaks for more. */
+/** How many rows of a list are fetched per request by default. */
 export const PAGE = 100
 
 /** A list that comes in pages, each of which says where the next one begins. */

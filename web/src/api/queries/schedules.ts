@@ -1,4 +1,4 @@
-/** Schedules, and what became of each time. */
+/** Schedules, and the outcome of each due time. */
 import { queryOptions } from '@tanstack/react-query'
 import { client, ok } from '@/api/client'
 import { byPages, PAGE } from '@/api/queries/paging'

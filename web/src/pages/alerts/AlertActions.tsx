@@ -5,7 +5,7 @@ import { SayDialog } from '@/pages/alerts/SayDialog'
 import '@/watching/watching.css'
 import type { Alert } from '@/watching/types'
 
-/** What can be said to an alert now; where there is little room, only some of it. */
+/** The actions that an alert allows now; where there is little room, only some of them. */
 export function AlertActions({ alert, only }: { alert: Alert; only?: readonly Word[] }) {
   const [asked, setAsked] = useState<Word | null>(null)
   if (!useMayChange()) return null

@@ -47,7 +47,7 @@ test('an alert about a failed job draws no series, and cannot be expected', asyn
   expect(asked.some((one) => one.url.includes('/api/v1/series'))).toBe(false)
 })
 
-test('what can be said follows the state', () => {
+test('the actions follow the state', () => {
   expect(wordsFor(alert())).toEqual(['acknowledge', 'snooze', 'expect', 'resolve'])
   expect(wordsFor(alert({ state: 'acknowledged' }))).toContain('reopen')
   expect(wordsFor(alert({ state: 'resolved' }))).toEqual(['reopen'])

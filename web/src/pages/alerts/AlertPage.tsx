@@ -18,7 +18,7 @@ import type { Alert } from '@/watching/types'
 import { valueWords } from '@/watching/words'
 import '@/pages/alerts/alerts.css'
 
-/** One alert: what happened, what may explain it, what was said to it and who was told. */
+/** One alert: what happened, what may explain it, what was done about it and who was notified. */
 export default function AlertPage() {
   const { alert = '' } = useParams({ strict: false })
   const query = useQuery({ ...alertQuery(alert), refetchInterval: usePollMs() })
@@ -27,7 +27,7 @@ export default function AlertPage() {
       title={query.data?.title ?? 'Alert'}
       crumbs={<Link to="/alerts">Alerts</Link>}
       actions={query.data && <AlertActions alert={query.data} />}
-      lead="What happened, what may explain it, what people said to it, and who was told."
+      lead="What happened, what may explain it, what was done about it, and who was notified."
     >
       <Asked query={query} what="the alert">
         {(found) => <Known alert={found} />}
@@ -39,7 +39,7 @@ export default function AlertPage() {
 function Known({ alert }: { alert: Alert }) {
   // What it is about has a table of its own below.
   const listed = new Set(alert.members.map((one) => one.says))
-  const told = alert.members.length > 1 ? alert.sentences.filter((one) => !listed.has(one)) : alert.sentences
+  const sentences = alert.members.length > 1 ? alert.sentences.filter((one) => !listed.has(one)) : alert.sentences
   return (
     <>
       <Card
@@ -51,7 +51,7 @@ function Known({ alert }: { alert: Alert }) {
           </span>
         }
       >
-        {told.map((one) => (
+        {sentences.map((one) => (
           <p key={one}>{one}</p>
         ))}
         <Facts alert={alert} />

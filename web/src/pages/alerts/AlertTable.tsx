@@ -19,7 +19,7 @@ import type { Alert } from '@/watching/types'
 const column = createColumnHelper<Alert>()
 const STATES = ['active', 'open', 'acknowledged', 'snoozed', 'expected', 'resolved', 'all'] as const
 const STATE_WORDS = [
-  ['active', 'not over yet'],
+  ['active', 'unresolved'],
   ['open', 'open'],
   ['acknowledged', 'acknowledged'],
   ['snoozed', 'snoozed'],
@@ -112,10 +112,10 @@ export function AlertTable() {
 }
 
 function NoAlerts({ isAll }: { isAll: boolean }) {
-  if (!isAll) return <Empty title="No alert is like that.">Change or clear the filters.</Empty>
+  if (!isAll) return <Empty title="No alerts match these filters.">Change or clear the filters.</Empty>
   return (
     <Empty title="Nothing to worry about: no alert is open.">
-      <p>An alert opens when a rule is broken. Rules stand in benchmark files, or here for all of them.</p>
+      <p>An alert opens when a rule matches. Rules are in benchmark files, or here for all benchmarks.</p>
       <p>
         <Link to="/alerts" search={{ tab: 'rules' }}>
           See the rules

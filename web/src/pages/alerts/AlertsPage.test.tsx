@@ -76,7 +76,7 @@ test('a snooze has a length', async () => {
   )
 })
 
-test('what the server refuses is told in the dialog', async () => {
+test('what the server refuses is shown in the dialog', async () => {
   answer({ ...SIGNED, [ALERTS]: listed(alert()), 'POST /api/v1/alerts/5f0c1d2e3a4b5c6d/acknowledge': 409 })
   show()
   await userEvent.click(await screen.findByRole('button', { name: 'Acknowledge' }))
@@ -95,7 +95,7 @@ test('filters are in the address', async () => {
   )
 })
 
-test('no alert is good news; a failure is told; markup stays text; a reader has no buttons', async () => {
+test('no alert is good news; a failure is shown; markup stays text; a reader has no buttons', async () => {
   answer({ ...SIGNED, [ALERTS]: listed() })
   const empty = show()
   expect(await screen.findByText(/no alert is open/)).toBeTruthy()
@@ -114,7 +114,7 @@ test('no alert is good news; a failure is told; markup stays text; a reader has 
 test('a rule is added by a form that asks only for what its kind needs', async () => {
   const { asked } = answer({ ...SIGNED, [RULES]: listed(), 'PUT /api/v1/alert-rules/too%20slow': rule })
   show('?tab=rules')
-  expect(await screen.findByText(/There are no rules/)).toBeTruthy()
+  expect(await screen.findByText(/No rules yet/)).toBeTruthy()
   await userEvent.click(await screen.findByRole('button', { name: 'Add a rule' }))
   const dialog = within(await screen.findByRole('dialog', { name: 'Add a rule' }))
   expect(dialog.queryByLabelText('Limit')).toBeNull()
@@ -147,7 +147,7 @@ test('a rule of a file cannot be changed here; one given here can be removed aft
   await waitFor(() => expect(asked.some((one) => one.method === 'DELETE')).toBe(true))
 })
 
-test('messages say what became of them, and one that was given up is sent again', async () => {
+test('messages show their outcome, and one that was given up is sent again', async () => {
   const { asked } = answer({
     ...SIGNED,
     [NOTICES]: listed(notice),

@@ -8,7 +8,7 @@ import '@/pages/alerts/alerts.css'
 
 const TABS = ['alerts', 'rules', 'messages'] as const
 
-/** What people are told about, the rules that decide it, and the messages that were sent. */
+/** Alerts, the rules that open them, and the messages that were sent. */
 export default function AlertsPage() {
   const { word, choose } = useChoices()
   const tabs = [
@@ -19,7 +19,7 @@ export default function AlertsPage() {
   return (
     <Page
       title="Alerts"
-      lead="Trouble that somebody should know of: a series that got worse, a limit that was passed, failed jobs, missing results, lost agents. Rules decide what becomes an alert."
+      lead="Problems that need attention: a series that got worse, a limit that was exceeded, failed jobs, missing results, lost agents. Rules decide what becomes an alert."
     >
       <Tabs
         label="Alerts, rules or messages"

@@ -12,7 +12,7 @@ export interface Stretch {
   lines: Line[]
 }
 
-/** What became of an alert, with what happened by itself many times in a row put together. */
+/** The history of an alert; what happened by itself many times in a row is one line. */
 export function stretches(lines: readonly Line[]): Stretch[] {
   const found: Stretch[] = []
   for (const line of [...lines].reverse()) {
@@ -29,9 +29,9 @@ export function stretches(lines: readonly Line[]): Stretch[] {
   return found
 }
 
-/** What became of an alert, the newest first: when, what, who, why. */
+/** The history of an alert, newest first: when, what, who, why. */
 export function History({ lines }: { lines: readonly Line[] }) {
-  if (lines.length === 0) return <Empty title="Nothing happened yet." />
+  if (lines.length === 0) return <Empty title="Nothing has happened yet." />
   return (
     <ol className="history">
       {stretches(lines).map((one, at) => (

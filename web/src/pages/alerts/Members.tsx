@@ -11,8 +11,8 @@ const column = createColumnHelper<Member>()
 const STATES: Record<string, [Tone, string]> = {
   standing: ['bad', '!'],
   recovered: ['good', '✓'],
-  expected: ['untold', '='],
-  closed: ['untold', '–'],
+  expected: ['unknown', '='],
+  closed: ['unknown', '–'],
 }
 
 const severity = column.accessor('severity', {
@@ -31,7 +31,7 @@ const columns = [
 ]
 
 function MemberState({ state }: { state: string }) {
-  const [tone, glyph] = STATES[state] ?? (['untold', '·'] as const)
+  const [tone, glyph] = STATES[state] ?? (['unknown', '·'] as const)
   return <Mark tone={tone} glyph={glyph} word={state} />
 }
 

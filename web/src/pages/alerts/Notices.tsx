@@ -42,7 +42,7 @@ const subject = column.accessor('subject', {
 const when = column.accessor('created_at', { header: 'Written', cell: (one) => <Ago at={one.getValue()} /> })
 const became = column.display({
   id: 'became',
-  header: 'What became of it',
+  header: 'Outcome',
   cell: (one) => <Became notice={one.row.original} />,
 })
 const act = column.display({
@@ -116,7 +116,7 @@ export function Notices({ alert }: { alert: string }) {
             <NoNotices />
           ) : (
             <Table
-              label="Messages and what became of them"
+              label="Messages and their outcome"
               rows={[...items]}
               columns={alert ? OF_ONE : OF_ALL}
               keyOf={(one) => String(one.id)}
@@ -130,7 +130,7 @@ export function Notices({ alert }: { alert: string }) {
 
 function NoNotices() {
   return (
-    <Empty title="No message is here.">
+    <Empty title="No messages yet.">
       The server sends messages to its channels: chat, mail or a web hook.{' '}
       <Link to="/settings" search={{ tab: 'notifiers' }}>
         See the channels

@@ -35,7 +35,7 @@ export function RuleDialog({ form: before, isNew, onClose }: RuleDialogProps) {
   return (
     <Dialog
       title={isNew ? 'Add a rule' : `Change the rule ${before.name}`}
-      description="When it is broken, an alert opens and people are told."
+      description="When it matches, an alert opens and notifications are sent."
       open
       onClose={onClose}
     >
@@ -72,7 +72,7 @@ interface PartProps {
 
 const LABELS = {
   metric: ['Metric', 'Such as ttft_ms.p99; * stands for any text'],
-  by: ['By at least', 'Such as 5%; any change that can be told when empty'],
+  by: ['By at least', 'Such as 5%; any proven change when empty'],
   value: ['Limit', "A number in the metric's unit"],
   after: ['After', 'Such as 30m, 24h or 2d'],
 } as const
@@ -114,7 +114,7 @@ function What({ form, set }: PartProps) {
   )
 }
 
-/** How people are told. */
+/** How notifications are sent. */
 function Telling({ form, set }: PartProps) {
   return (
     <>
@@ -144,7 +144,7 @@ function Telling({ form, set }: PartProps) {
       )}
       <Text
         label="At most every"
-        hint="Such as 1h: tell no more often"
+        hint="Such as 1h: notify no more often"
         value={form.at_most_every}
         onChange={(at_most_every) => set({ at_most_every })}
       />

@@ -47,7 +47,7 @@ const columns = [
   }),
   column.accessor('name', { header: 'Name', cell: (one) => <span className="quiet">{one.getValue()}</span> }),
   column.accessor('told_at', {
-    header: 'Last told',
+    header: 'Last notified',
     cell: (one) => (one.getValue() === null ? <span className="quiet">never</span> : <Ago at={one.getValue()} />),
   }),
   column.display({
@@ -80,7 +80,7 @@ function RuleActions({ rule }: { rule: Rule }) {
         onConfirm={() => remove.mutate()}
         disabled={remove.isPending}
       >
-        <p>Nobody is told by it any more, and alerts that stand by it alone are resolved.</p>
+        <p>It sends no more notifications, and alerts that rest on it alone are resolved.</p>
       </Confirm>
       {open && <RuleDialog form={formOf(rule)} isNew={false} onClose={() => setOpen(false)} />}
     </div>
@@ -104,8 +104,8 @@ export function Rules() {
       <Asked query={query} what="rules">
         {({ items }) =>
           items.length === 0 ? (
-            <Empty title="There are no rules: nobody is told of anything.">
-              A rule here counts for every benchmark whose name matches; a benchmark file can have its own under{' '}
+            <Empty title="No rules yet, so nothing is sent.">
+              A rule here applies to every benchmark whose name matches; a benchmark file can have its own under{' '}
               <code>alerts</code>.
             </Empty>
           ) : (

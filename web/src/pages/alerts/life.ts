@@ -21,31 +21,31 @@ export const WORDS: Record<Word, { button: string; title: string; says: string; 
   acknowledge: {
     button: 'Acknowledge',
     title: 'Acknowledge this alert',
-    says: 'Somebody works on it: nobody is told again while it stands as it is.',
+    says: 'Someone is working on it: no more notifications unless it changes.',
     done: 'The alert is acknowledged',
   },
   snooze: {
     button: 'Snooze',
     title: 'Snooze this alert',
-    says: 'Nobody hears of it for a while; then it is open again.',
+    says: 'No notifications for a while; then it is open again.',
     done: 'The alert is snoozed',
   },
   expect: {
     button: 'Expected',
-    title: 'Were these changes meant?',
-    says: 'Their series are judged anew from the new level on. The new level stays, even if the alert is opened again.',
+    title: 'Were these changes intended?',
+    says: 'Their series restart from the new level. The new level stays, even if the alert is reopened.',
     done: 'The changes are expected',
   },
   resolve: {
     button: 'Resolve',
     title: 'Resolve this alert',
-    says: 'It ends here; it is opened again if the trouble is seen anew.',
+    says: 'It ends here; it reopens if the problem returns.',
     done: 'The alert is resolved',
   },
   reopen: {
     button: 'Reopen',
     title: 'Open this alert again',
-    says: 'Takes back what somebody said: it is open as before.',
+    says: 'Undoes the last action: it is open as before.',
     done: 'The alert is open again',
   },
 }
@@ -67,7 +67,7 @@ export function happeningWords(happening: string): string {
 
 const KINDS: Record<string, string> = {
   finding: 'a series changed',
-  threshold: 'a limit was passed',
+  threshold: 'a limit was exceeded',
   failed: 'jobs failed',
   silent: 'no results',
   'agent-lost': 'agents lost',

@@ -32,7 +32,7 @@ test('only what belongs to its kind becomes part of a rule', () => {
   expect(ruleOf({ ...form, when: 'silent' })).toEqual({ when: 'silent', severity: 'warning', after: '24h' })
 })
 
-test('how people are told: channels as a list, a time zone only with quiet hours', () => {
+test('notifications: channels as a list, a time zone only with quiet hours', () => {
   const form = { ...NEW_RULE, when: 'failed' as const, timezone: 'Europe/Luxembourg', notify: ' team-chat, mail ,' }
   expect(ruleOf(form)).toEqual({ when: 'failed', severity: 'warning', notify: ['team-chat', 'mail'] })
   expect(ruleOf({ ...form, quiet: '22:00-07:00', at_most_every: '1h' })).toMatchObject({

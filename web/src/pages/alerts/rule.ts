@@ -1,6 +1,6 @@
 import type { Api } from '@/api/client'
 
-/** A rule as a form holds it: texts, empty where nothing is said. */
+/** A rule as a form holds it: texts, empty where nothing is set. */
 export interface RuleForm {
   name: string
   benchmark: string

@@ -54,7 +54,7 @@ it('shows the file as text, its versions, its campaigns, and that it is not sche
   expect(container.querySelector('pre b')).toBeNull()
   expect((await screen.findByRole('link', { name: 'c9' })).getAttribute('href')).toBe('/campaigns/c9')
   expect((await screen.findByRole('link', { name: '1' })).getAttribute('href')).toBe('/benchmarks/chat?version=1')
-  expect(await screen.findByText('It runs only when somebody asks for it.')).toBeTruthy()
+  expect(await screen.findByText('It runs only on request.')).toBeTruthy()
   expect(screen.getByText(/Nothing has been measured yet/)).toBeTruthy()
 })
 

@@ -82,7 +82,7 @@ function Preview({ preview: { jobs, placement, files_missing: lacking } }: { pre
         )}{' '}
         {placement.says}.
       </p>
-      {!placement.placeable && <p className="quiet">They wait until an agent comes that can take them.</p>}
+      {!placement.placeable && <p className="quiet">They wait for an agent that can take them.</p>}
       {lacking.length > 0 && (
         <p>
           <Mark tone="bad" glyph="✕" word={`${count(lacking.length, 'file')} missing`} /> The server does not have them:

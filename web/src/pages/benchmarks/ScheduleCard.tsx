@@ -13,9 +13,7 @@ export function ScheduleCard({ benchmark }: { benchmark: string }) {
   return (
     <Card title="Schedule" aside={<Link to="/schedules">All schedules</Link>}>
       <Asked query={schedule} what="the schedule">
-        {(found) =>
-          found === null ? <p className="quiet">It runs only when somebody asks for it.</p> : <Times schedule={found} />
-        }
+        {(found) => (found === null ? <p className="quiet">It runs only on request.</p> : <Times schedule={found} />)}
       </Asked>
     </Card>
   )

@@ -2,7 +2,7 @@ import type { Api } from '@/api/client'
 import { decimalsFor, halfWidth, show } from '@/parts/numbers'
 
 type Headline = Api<'Headline'>
-/** Of a normal distribution: 95 % lie within so many standard errors. */
+/** Of a normal distribution, 95 % lie within this many standard errors. */
 const WITHIN = 1.96
 
 export interface TrendPoint {

@@ -106,7 +106,7 @@ it('shows what users wrote as text, never as markup', async () => {
   expect(container.querySelector('main i, td b, u')).toBeNull()
 })
 
-it('asks before it cancels, then says what became of it', async () => {
+it('asks before it cancels, then shows the outcome', async () => {
   const { asked } = answer({
     ...ANSWERS,
     'POST /api/v1/campaigns/c1/cancel': { id: 'c1', state: 'cancelled', jobs: ['c1-job-1', 'c1-job-3'] },
@@ -143,7 +143,7 @@ it('gives a reader nothing to change, and the results to take away', async () =>
   expect(screen.queryByRole('button', { name: /Cancel|Retry|Run again|Remove/ })).toBeNull()
 })
 
-it('says which jobs nobody can take, and what each agent lacks', async () => {
+it('says which jobs no agent can take, and what each agent lacks', async () => {
   const group = {
     needs: 'a GPU with 16 GiB',
     key: 'k',

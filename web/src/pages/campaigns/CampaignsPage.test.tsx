@@ -102,7 +102,7 @@ it('says that there is none, and tells that from none like that', async () => {
   expect(await screen.findByText('Nothing has been submitted yet.')).toBeTruthy()
   unmount()
   show('?state=failed')
-  expect(await screen.findByText('No campaign is like that.')).toBeTruthy()
+  expect(await screen.findByText('No campaigns match these filters.')).toBeTruthy()
 })
 
 it('says why there is no list', async () => {

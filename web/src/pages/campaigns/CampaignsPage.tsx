@@ -87,7 +87,7 @@ function Filters({ choices: { text, choose } }: { choices: Choices }) {
   )
 }
 
-/** The first side is the base: a change is what became of the oldest. One that is not known was not read yet: it is old. */
+/** The first side is the base, so the oldest comes first. A campaign that is not loaded yet counts as old. */
 function oldestFirst(picked: string[], submitted: (id: string) => string): string[] {
   const at = (id: string) => Date.parse(submitted(id)) || 0
   return [...picked].sort((one, other) => at(one) - at(other))
@@ -110,7 +110,7 @@ function CompareLink({ picked }: { picked: string[] }) {
 function Nothing({ filtered }: { filtered: boolean }) {
   if (filtered)
     return (
-      <Empty title="No campaign is like that.">
+      <Empty title="No campaigns match these filters.">
         <p>Search for part of an id, of a benchmark's name or of a label, or for who submitted it.</p>
       </Empty>
     )

@@ -11,7 +11,7 @@ import { Ago, duration, secondsOf } from '@/parts/Time'
 type Row = Api<'CampaignSummary'>
 interface TableProps {
   rows: Row[]
-  /** They are all of one benchmark, which needs not be said in each line. */
+  /** They are all of one benchmark, so no row repeats its name. */
   ofOne?: boolean
   /** Campaigns that are marked to be compared, and what marks one. */
   picked?: string[]
@@ -84,7 +84,7 @@ const LINES: ColumnDef<Row>[] = [
   },
 ]
 
-// They stay the same: new ones would draw every cell anew and take the focus away.
+// They stay the same: new ones would redraw every cell and lose the focus.
 const PICK: ColumnDef<Row> = {
   id: 'pick',
   header: () => <span className="unseen">Compare</span>,

@@ -13,7 +13,7 @@ export function PlacementCard({ campaign }: { campaign: string }) {
   const placement = useQuery(placementQuery(campaign)).data
   if (placement === undefined || placement.placeable) return null
   return (
-    <Card title="Jobs that nobody can take" aside={<Mark tone="warn" glyph="!" word="waiting for an agent" />}>
+    <Card title="Jobs that no agent can take" aside={<Mark tone="warn" glyph="!" word="waiting for an agent" />}>
       <p>{placement.says}.</p>
       {placement.groups
         .filter((group) => group.agents.length < group.machines)
@@ -33,7 +33,7 @@ function Stuck({ group }: { group: Api<'PlacementGroup'> }) {
       </h3>
       {group.machines > 1 && (
         <p>
-          They need {group.machines} agents at once; {group.agents.length} can take them.
+          They need {group.machines} agents at the same time; {group.agents.length} can take them.
         </p>
       )}
       {lacking.length === 0 ? (

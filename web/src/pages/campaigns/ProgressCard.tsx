@@ -51,7 +51,7 @@ function Phases({ jobs }: { jobs: Campaign['job_list'] }) {
       </ol>
       {silent > 0 && (
         <p className="quiet">
-          {silent} more {silent === 1 ? 'has' : 'have'} just started and not told a phase yet.
+          {silent} more {silent === 1 ? 'has' : 'have'} just started and not reported a phase yet.
         </p>
       )}
     </>

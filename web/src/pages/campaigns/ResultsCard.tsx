@@ -30,7 +30,7 @@ export function ResultsCard({ campaign, results }: { campaign: Api<'CampaignDeta
   )
   const rows = useMemo(() => rowsOf(jobs, results), [jobs, results])
   const metrics = metricsOf(results).join('\n')
-  // New columns draw every cell anew and take the focus away: only when there are other metrics.
+  // New columns redraw every cell and lose the focus, so they change only with the metrics.
   const columns = useMemo(() => columnsOf(metrics.split('\n').filter(Boolean)), [metrics])
   const sorting = useSorting(useChoices())
   return (
@@ -120,7 +120,7 @@ function columnsOf(metrics: string[]): ColumnDef<Row>[] {
     },
     {
       id: 'doubts',
-      header: 'Why not to believe it',
+      header: 'Doubts',
       enableSorting: false,
       cell: ({ row: { original } }) => <Doubts {...original} />,
     },
@@ -170,8 +170,8 @@ function tookText(seconds: number | undefined) {
 }
 
 function Doubts({ job, result }: Row) {
-  const told = result?.doubts ?? []
-  const text = told.length > 0 ? told : job.reason ? [job.reason] : []
+  const doubts = result?.doubts ?? []
+  const text = doubts.length > 0 ? doubts : job.reason ? [job.reason] : []
   if (text.length === 0) return <span className="quiet">–</span>
   return (
     <span className="cut long" title={text.join('\n')}>

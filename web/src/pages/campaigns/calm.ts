@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'react'
 
-/** A value that changes at most once in so many milliseconds; the last one always comes through. */
+/** A value that changes at most once per interval, in milliseconds; the last one always comes through. */
 export function useCalm<Value>(value: Value, restMs: number): Value {
   const [calm, setCalm] = useState(value)
   const last = useRef(0)

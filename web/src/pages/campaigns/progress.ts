@@ -22,10 +22,10 @@ export interface Standing {
 
 /** The newest word of a job's agent. */
 export function standingOf(job: Pick<Api<'JobSummary'>, 'progress'>): Standing {
-  const told = job.progress ?? {}
-  const number = (key: string) => (typeof told[key] === 'number' ? told[key] : null)
+  const reported = job.progress ?? {}
+  const number = (key: string) => (typeof reported[key] === 'number' ? reported[key] : null)
   const [run, runs] = [number('run'), number('runs')]
-  const phase = typeof told.phase === 'string' ? told.phase : ''
+  const phase = typeof reported.phase === 'string' ? reported.phase : ''
   if (run === null || runs === null || runs <= 0) return { run: null, runs: null, phase, share: null }
   return { run: Math.min(run + 1, runs), runs, phase, share: Math.min(run / runs, 1) }
 }

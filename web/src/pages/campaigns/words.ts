@@ -25,8 +25,8 @@ export const CAMPAIGN_STATES = ['running', 'done', 'partial', 'failed', 'cancell
 
 /** `7 done, 1 failed`: the states that some job is in. */
 export function countsText(counts: Readonly<Record<string, number>>): string {
-  const told = JOB_STATES.flatMap((state) =>
+  const parts = JOB_STATES.flatMap((state) =>
     counts[state] ? [`${counts[state].toLocaleString('en-US')} ${state}`] : [],
   )
-  return told.join(', ') || 'no jobs'
+  return parts.join(', ') || 'no jobs'
 }

@@ -11,11 +11,11 @@ const WIDTH = 130
 const HEIGHT = 18
 const COLOURS: Record<string, string> = { better: 'var(--good)', worse: 'var(--bad)' }
 
-/** A change on a line whose middle is none: its interval as a whisker, dashed where nothing can be told. The words stand beside it. */
+/** A change on a line centred on zero: its interval as a whisker, dashed where it is undecided. The words are beside it. */
 export function ChangeBar({ change, interval, answer, most }: ChangeBarProps) {
   const limit = most > 0 ? most : 1
   const x = (share: number) => WIDTH / 2 + (Math.max(-limit, Math.min(limit, share)) / limit) * (WIDTH / 2 - 6)
-  const colour = COLOURS[answer ?? ''] ?? 'var(--untold)'
+  const colour = COLOURS[answer ?? ''] ?? 'var(--unknown)'
   const middle = HEIGHT / 2
   const isSure = answer === 'better' || answer === 'worse'
   return (

@@ -5,7 +5,7 @@ import ComparePage from '@/pages/compare/ComparePage'
 import { comparison, frontier } from '@/pages/compare/examples'
 import { answer, showPage } from '@/testing/page'
 
-// What a chart draws is tested with its option; here it is enough what it is told to say.
+// What a chart draws is tested with its option; here its title and description are enough.
 vi.mock('@/charts/Chart', () => ({
   fetchCharts: () => {},
   Chart: ({ title, says }: { title: string; says: string }) => <figure aria-label={title}>{says}</figure>,
@@ -37,22 +37,22 @@ test('says better, worse and cannot tell with numbers, intervals and reasons', a
   expect(within(row).getByText('worse')).toBeTruthy()
   expect(row.textContent).toContain('+10 %')
   expect(row.textContent).toContain('[+8.0 %, +12 %]')
-  const untold = screen.getByRole('row', { name: /batch=8 latency_ms/ })
-  expect(within(untold).getByText('cannot tell')).toBeTruthy()
-  expect(untold.textContent).toContain('about 18 more runs')
+  const undecided = screen.getByRole('row', { name: /batch=8 latency_ms/ })
+  expect(within(undecided).getByText('cannot tell')).toBeTruthy()
+  expect(undecided.textContent).toContain('about 18 more runs')
   expect(screen.getByRole('list', { name: 'Answers in numbers' }).textContent).toContain('1 worse')
   const search = new URL(asked[0]?.url ?? '').searchParams
   expect(search.getAll('side')).toEqual(['campaign:aaa', 'campaign:bbb'])
 })
 
-test('what may not be compared is said, and can be asked all the same', async () => {
+test('what is not comparable is listed, and can be compared anyway', async () => {
   const { asked } = answer({
     [COMPARE]: comparison({ not_comparable: ['different optimization: all against disable'] }),
   })
   const { router } = show(BOTH)
   expect(await screen.findByRole('heading', { name: /Not comparable because/ })).toBeTruthy()
   expect(screen.getByText('different optimization: all against disable')).toBeTruthy()
-  await userEvent.click(screen.getByRole('checkbox', { name: /Compare all the same/ }))
+  await userEvent.click(screen.getByRole('checkbox', { name: /Compare anyway/ }))
   await waitFor(() => expect(asked.some((one) => new URL(one.url).searchParams.get('anyway') === 'true')).toBe(true))
   expect(router.state.location.search).toMatchObject({ anyway: 'yes' })
 })
@@ -79,7 +79,7 @@ test('without campaigns it says what to do', async () => {
   expect(await screen.findByText(/no benchmark yet with two finished campaigns/)).toBeTruthy()
 })
 
-test('a failure of the server is told in its own words', async () => {
+test('a failure of the server is shown in its own words', async () => {
   answer({ [COMPARE]: 500 })
   show(BOTH)
   expect((await screen.findByRole('alert')).textContent).toContain('failed with 500')
@@ -131,9 +131,9 @@ test('the trade-off asks for two metrics and per watt, and says what is not draw
   const { asked } = answer({ [COMPARE]: comparison(), 'GET /api/v1/frontier': frontier() })
   show(`${BOTH}&view=front`)
   expect((await screen.findByRole('figure', { name: 'throughput_per_s against latency_ms' })).textContent).toBe(
-    '2 results, 1 on the front, 1 of them surely',
+    '2 results, 1 on the front, 1 of them proven',
   )
   expect(screen.getByText(/power was not read/)).toBeTruthy()
-  await userEvent.selectOptions(screen.getByLabelText('Upwards is shown'), 'per watt')
+  await userEvent.selectOptions(screen.getByLabelText('Y axis shows'), 'per watt')
   await waitFor(() => expect(asked.map((one) => new URL(one.url).searchParams.get('per'))).toContain('watt'))
 })

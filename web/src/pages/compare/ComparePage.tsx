@@ -35,7 +35,7 @@ export default function ComparePage() {
   return (
     <Page
       title="Compare"
-      lead="Is it better, worse, or can nobody tell? Each side is judged against the first one, the base, by the spread between runs."
+      lead="Better, worse, or cannot tell? Each side is compared with the first one, the base, by the spread between runs."
       actions={
         <button type="button" className="button primary" onClick={() => setPicking(true)}>
           Choose sides
@@ -61,8 +61,8 @@ export default function ComparePage() {
   )
 }
 
-function Found({ found: told, choices }: { found: Comparison; choices: Choices }) {
-  const found = useMemo(() => ({ ...told, sides: titled(told.sides) }), [told])
+function Found({ found: comparison, choices }: { found: Comparison; choices: Choices }) {
+  const found = useMemo(() => ({ ...comparison, sides: titled(comparison.sides) }), [comparison])
   return (
     <>
       <NotComparable reasons={found.not_comparable} choices={choices} />
@@ -70,7 +70,7 @@ function Found({ found: told, choices }: { found: Comparison; choices: Choices }
       <Notes found={found} />
       {found.rows.length === 0 ? (
         <Empty title="These sides have no job and metric in common.">
-          <p>Only jobs of the same definition, or of the same point of the matrix, are put beside each other.</p>
+          <p>Only jobs of the same definition, or of the same point of the matrix, are compared.</p>
         </Empty>
       ) : (
         <Tabs

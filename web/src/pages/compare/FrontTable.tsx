@@ -82,6 +82,6 @@ function Standing({ point }: { point: FrontPoint }) {
   return point.surely ? (
     <Mark tone="good" glyph="●" word="on the front" />
   ) : (
-    <Mark tone="untold" glyph="◆" word="cannot tell" square />
+    <Mark tone="unknown" glyph="◆" word="cannot tell" square />
   )
 }

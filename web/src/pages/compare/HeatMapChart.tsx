@@ -12,7 +12,7 @@ import { Field as Labelled } from '@/parts/Field'
 const ROW_PX = 34
 const ROOM_PX = 90
 
-/** One metric of all jobs as a map: how far each is from the base, and whether that can be told. */
+/** One metric of all jobs as a map: how far each is from the base, and whether the difference is proven. */
 export function HeatMapChart({ found, choices }: { found: Comparison; choices: Choices }) {
   const metric = choices.text('metric', found.rows[0]?.metric ?? '')
   const axes = axesOf(found)
@@ -152,8 +152,8 @@ const drawField = (fields: Field[], colours: Colours) => (at: { dataIndex: numbe
   const [x = 0, y = 0] = api.coord([api.value(0), api.value(1)])
   const [wide = 0, high = 0] = api.size([1, 1])
   if (field === undefined) return null
-  const isUntold = field.answer === 'cannot tell'
-  const colour = { better: colours.good, worse: colours.bad }[field.answer] ?? colours.untold
+  const isUndecided = field.answer === 'cannot tell'
+  const colour = { better: colours.good, worse: colours.bad }[field.answer] ?? colours.unknown
   const shape = { x: x - wide / 2 + 1, y: y - high / 2 + 1, width: wide - 2, height: high - 2, r: 3 }
   // Soft enough that the ink on top stays readable in both themes.
   const opacity = field.answer === 'better' || field.answer === 'worse' ? 0.12 + 0.33 * field.strength : 0.08
@@ -164,7 +164,7 @@ const drawField = (fields: Field[], colours: Colours) => (at: { dataIndex: numbe
       {
         type: 'rect',
         shape,
-        style: { fill: 'transparent', stroke: isUntold ? colours.untold : 'transparent', lineDash: [3, 3] },
+        style: { fill: 'transparent', stroke: isUndecided ? colours.unknown : 'transparent', lineDash: [3, 3] },
       },
       {
         type: 'text',

@@ -19,7 +19,7 @@ export function Sides({ sides, known, onChange }: SidesProps) {
             {letterOf(at)}
             {at === 0 && ', the base'}
           </p>
-          <Named side={side} told={known.find((one) => one.key === side)} />
+          <Named side={side} described={known.find((one) => one.key === side)} />
           <p className="actions">
             {at > 0 && (
               <button
@@ -44,14 +44,14 @@ export function Sides({ sides, known, onChange }: SidesProps) {
   )
 }
 
-function Named({ side, told }: { side: string; told: Side | undefined }) {
+function Named({ side, described }: { side: string; described: Side | undefined }) {
   const parts = partsOf(side)
   return (
     <>
       <p className="side-name">
-        <Target side={side}>{told?.name || parts?.name || side}</Target>
+        <Target side={side}>{described?.name || parts?.name || side}</Target>
       </p>
-      <p className="quiet">{told?.says ?? parts?.kind ?? 'not understood'}</p>
+      <p className="quiet">{described?.says ?? parts?.kind ?? 'not understood'}</p>
     </>
   )
 }

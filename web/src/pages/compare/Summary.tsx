@@ -2,7 +2,7 @@ import type { Choices } from '@/app/choices'
 import { type Comparison, counted, letterOf } from '@/pages/compare/records'
 import { Mark } from '@/parts/Mark'
 
-/** Why some of it may not be compared: said before any number, with the way to ask all the same. */
+/** Why some of it is not comparable: before any number, with a way to compare anyway. */
 export function NotComparable({ reasons, choices }: { reasons: string[]; choices: Choices }) {
   const isAnyway = choices.text('anyway') === 'yes'
   if (reasons.length === 0 && !isAnyway) return null
@@ -10,7 +10,7 @@ export function NotComparable({ reasons, choices }: { reasons: string[]; choices
     <section className="card not-comparable" aria-labelledby="not-comparable">
       {reasons.length > 0 && (
         <h2 id="not-comparable">
-          <Mark tone="untold" glyph="◆" word="Not comparable because…" square />
+          <Mark tone="unknown" glyph="◆" word="Not comparable because…" square />
         </h2>
       )}
       <ul>
@@ -24,13 +24,13 @@ export function NotComparable({ reasons, choices }: { reasons: string[]; choices
           checked={isAnyway}
           onChange={(event) => choices.choose({ anyway: event.target.checked ? 'yes' : undefined })}
         />{' '}
-        Compare all the same: that the machines or settings differ is my question
+        Compare anyway: the difference in machine or settings is what I want to see
       </label>
     </section>
   )
 }
 
-/** For each side, how many of the rows are better, worse or cannot be told. */
+/** For each side, how many of the rows are better, worse or undecided. */
 export function Summary({ found }: { found: Comparison }) {
   const others = found.sides.slice(1)
   return (
@@ -51,13 +51,13 @@ export function Summary({ found }: { found: Comparison }) {
 }
 
 function Counts({ count }: { count: ReturnType<typeof counted> }) {
-  const { better, worse, 'cannot tell': untold } = count
-  if (better + worse + untold === 0) return <p className="quiet">Nothing can be judged: no job is on both sides.</p>
+  const { better, worse, 'cannot tell': unknown } = count
+  if (better + worse + unknown === 0) return <p className="quiet">Nothing to compare: no job is on both sides.</p>
   return (
     <p className="actions">
       <Mark tone="good" glyph="▲" word={`${better} better`} />
       <Mark tone="bad" glyph="▼" word={`${worse} worse`} />
-      <Mark tone="untold" glyph="◆" word={`${untold} cannot tell`} square />
+      <Mark tone="unknown" glyph="◆" word={`${unknown} cannot tell`} square />
     </p>
   )
 }

@@ -24,7 +24,7 @@ export function usual(metrics: string[], wishes: string[], but = ''): string {
   return wishes.find((one) => metrics.includes(one) && one !== but) ?? metrics.find((one) => one !== but) ?? ''
 }
 
-/** Two metrics against each other: which results no other one beats on both. */
+/** Two metrics against each other: which results are not worse than another on both. */
 export function TradeOff({ sides, metrics, choices }: { sides: Side[]; metrics: string[]; choices: Choices }) {
   const x = choices.text('x', usual(metrics, USUAL_X))
   const y = choices.text('y', usual(metrics, USUAL_Y, x))
@@ -36,9 +36,9 @@ export function TradeOff({ sides, metrics, choices }: { sides: Side[]; metrics: 
   return (
     <>
       <div className="filters">
-        <Choice label="Across" value={x} from={metrics} onChoose={(next) => choices.choose({ x: next })} />
-        <Choice label="Upwards" value={y} from={metrics} onChoose={(next) => choices.choose({ y: next })} />
-        <Field label="Upwards is shown">
+        <Choice label="X axis" value={x} from={metrics} onChoose={(next) => choices.choose({ x: next })} />
+        <Choice label="Y axis" value={y} from={metrics} onChoose={(next) => choices.choose({ y: next })} />
+        <Field label="Y axis shows">
           {(id) => (
             <select id={id} value={per ?? ''} onChange={(event) => choices.choose({ per: event.target.value })}>
               {Object.entries(PER).map(([key, name]) => (
@@ -49,14 +49,14 @@ export function TradeOff({ sides, metrics, choices }: { sides: Side[]; metrics: 
             </select>
           )}
         </Field>
-        <Field label="Axes">
+        <Field label="Scale">
           {(id) => (
             <select
               id={id}
               value={choices.text('scale')}
               onChange={(event) => choices.choose({ scale: event.target.value })}
             >
-              <option value="">as suits the values</option>
+              <option value="">automatic</option>
               <option value="linear">linear</option>
               <option value="log">logarithmic</option>
             </select>
@@ -109,7 +109,7 @@ function Front({ found, sides, scale, per }: { found: Frontier; sides: Side[]; s
     [navigate],
   )
   const front = frontOf(found)
-  const says = `${found.points.length} results, ${front.length} on the front, ${front.filter((one) => one.surely).length} of them surely`
+  const says = `${found.points.length} results, ${front.length} on the front, ${front.filter((one) => one.surely).length} of them proven`
   const title = `${metricName(found.y, per)} against ${found.x.metric}`
   return (
     <>
@@ -127,8 +127,9 @@ function Front({ found, sides, scale, per }: { found: Frontier; sides: Side[]; s
             onPick={onPick}
           />
           <p className="quiet legend">
-            Filled: on the front, no other result is better on both. Dashed edge: its intervals cannot tell. Hollow:
-            another one is better on both. Whiskers are intervals; those that cannot be seen are smaller than the mark.
+            Filled: on the front, no other result is better on both. Dashed edge: on the front by its median, but its
+            intervals cannot tell. Hollow: another result is better on both. Whiskers are intervals; invisible ones are
+            smaller than the mark.
           </p>
           <FrontTable found={found} sides={sides} per={per} />
         </div>
@@ -139,15 +140,15 @@ function Front({ found, sides, scale, per }: { found: Frontier; sides: Side[]; s
 }
 
 function Absent({ absent }: { absent: Record<string, string> }) {
-  const told = Object.entries(absent)
-  if (told.length === 0) return null
+  const reasons = Object.entries(absent)
+  if (reasons.length === 0) return null
   return (
     <details className="absent">
       <summary>
-        {told.length} {told.length === 1 ? 'result is' : 'results are'} not drawn
+        {reasons.length} {reasons.length === 1 ? 'result is' : 'results are'} not drawn
       </summary>
       <ul>
-        {told.map(([job, why]) => (
+        {reasons.map(([job, why]) => (
           <li key={job}>
             <Link to="/jobs/$job" params={{ job }}>
               {job}

@@ -15,7 +15,7 @@ const colours: Colours = {
   good: '#0a0',
   warn: '#aa0',
   bad: '#a00',
-  untold: '#666',
+  unknown: '#666',
   band: '#fa0',
   series: ['#111', '#222'],
 }
@@ -26,7 +26,7 @@ test('the front runs along x', () => {
   expect(frontOf({ ...found, points: [...found.points, further] }).map((one) => one.x)).toEqual([5, 10])
 })
 
-test('a point is told with its intervals, and whether it surely is on the front', () => {
+test('a point has its intervals, and whether it is certainly on the front', () => {
   const [first] = frontier().points
   expect(valueWords(10, { low: 9, high: 11 }, 'ms')).toBe('10.0 ms [9.0, 11.0]')
   expect(valueWords(10, null, 'ms')).toContain('(no interval)')

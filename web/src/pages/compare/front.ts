@@ -10,7 +10,7 @@ interface Drawing {
   coord: (at: number[]) => number[]
 }
 
-/** The points of the front in the order of x: what no other point beats on both axes. */
+/** The points of the front in the order of x: points that no other point improves on both axes. */
 export function frontOf(found: Frontier): FrontPoint[] {
   return found.points.filter((point) => point.on_front).toSorted((a, b) => a.x - b.x)
 }
@@ -26,7 +26,7 @@ export function valueWords(
 }
 
 export function standing(point: FrontPoint): string {
-  if (!point.on_front) return 'another one is better on both, by the medians'
+  if (!point.on_front) return 'another result is better on both (by median)'
   return point.surely ? 'on the front' : 'on the front by its median; the intervals cannot tell'
 }
 
@@ -155,7 +155,7 @@ function frontLine(found: Frontier, colours: Colours) {
     silent: true,
     symbol: 'none',
     z: 3,
-    // What can be had at each x: the best of the points up to it. No straight line: nothing was measured between.
+    // The best that each x allows: the best of the points up to it. No straight line: nothing was measured between.
     step: found.x.better === 'lower' ? 'end' : found.x.better === 'higher' ? 'start' : false,
     lineStyle: { color: colours.muted, type: 'dashed', width: 1.5 },
     data: frontOf(found).map((point) => [point.x, point.y]),

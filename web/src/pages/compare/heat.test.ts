@@ -23,6 +23,6 @@ test('results that fall on one field are counted, and none stands for the others
   expect(map.fields.every((one) => one.change === null && one.answer === '')).toBe(true)
 })
 
-test('a metric that nobody has gives no field', () => {
+test('a metric that no side has gives no field', () => {
   expect(layOut(comparison(), 'power_w', 'job', 'side').fields).toEqual([])
 })

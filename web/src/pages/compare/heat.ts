@@ -90,9 +90,9 @@ function one(row: Row, cell: Cell, most: number): Content {
   const answer = cell.answer ?? ''
   const value = cell.metric ? `${show(cell.metric.median)} ${row.unit}` : 'not measured'
   const doubt = cell.change ? ` [${percent(cell.change.low, true)}, ${percent(cell.change.high, true)}]` : ''
-  const told = change === null || answer === 'base' ? value : `${SIGNS[answer] ?? ''} ${percent(change, true)}`
+  const text = change === null || answer === 'base' ? value : `${SIGNS[answer] ?? ''} ${percent(change, true)}`
   return {
-    text: cell.metric ? told : '–',
+    text: cell.metric ? text : '–',
     detail: [
       `${row.label || row.benchmark}: ${value}`,
       ...(answer

@@ -20,8 +20,8 @@ it('shows the text in a field with a name', () => {
 })
 
 it('takes a text that was changed elsewhere', () => {
-  const told = vi.fn()
-  const shown = (text: string) => <FileEditor text={text} onText={told} problems={[]} schema={undefined} />
+  const changed = vi.fn()
+  const shown = (text: string) => <FileEditor text={text} onText={changed} problems={[]} schema={undefined} />
   const drawn = render(shown('a: 1\n'))
   drawn.rerender(shown('a: 1\nb: 2\n'))
   expect(screen.getByRole('textbox').textContent).toContain('b: 2')

@@ -6,12 +6,12 @@ interface FileMenuProps {
   text: string
   format: Format
   isChanged: boolean
-  onAnew: () => void
+  onRestart: () => void
   onOpen: (text: string, format: Format) => void
 }
 
-/** Open a file of this computer, save the text there, or begin anew. */
-export function FileMenu({ text, format, isChanged, onAnew, onOpen }: FileMenuProps) {
+/** Open a file of this computer, save the text there, or start over. */
+export function FileMenu({ text, format, isChanged, onRestart, onOpen }: FileMenuProps) {
   const input = useRef<HTMLInputElement>(null)
   const tell = useTell()
   const open = async (event: ChangeEvent<HTMLInputElement>) => {
@@ -41,8 +41,8 @@ export function FileMenu({ text, format, isChanged, onAnew, onOpen }: FileMenuPr
       <button type="button" className="button plain" onClick={() => saveText(text, `benchmark.${format}`)}>
         Download
       </button>
-      <button type="button" className="button plain" disabled={!isChanged} onClick={onAnew}>
-        Begin anew
+      <button type="button" className="button plain" disabled={!isChanged} onClick={onRestart}>
+        Start over
       </button>
     </span>
   )

@@ -20,10 +20,10 @@ export function FilesCard({ files, onFiles }: { files: Files; onFiles: (files: F
   const without = (name: string) =>
     onFiles(Object.fromEntries(Object.entries(files).filter(([other]) => other !== name)))
   return (
-    <Card title="Files that travel with it">
+    <Card title="Uploaded files">
       <p className="quiet">
-        A model, a script or data of your computer that the file names. Name it in the file exactly as it is called
-        here.
+        A model, a script or data on your computer that the benchmark file names. Name it in the file exactly as it is
+        called here.
       </p>
       {Object.entries(files).length > 0 && (
         <ul className="travelling">

@@ -25,7 +25,7 @@ export function FormCard({ plain, text, onText, format }: FormCardProps) {
     )
   return (
     <Card title="Form" aside={<span className="quiet">{shown.name}</span>}>
-      <p className="quiet">The most used settings. Whatever you write here appears in the file, which can do more.</p>
+      <p className="quiet">The most used settings. What you write here appears in the file, which can do more.</p>
       <div className="entries">
         {shown.entries.map((entry) => (
           <EntryField
@@ -50,7 +50,7 @@ function NoForm({ plain, format }: { plain: Plain | null; format: Format }) {
   if (plain === null)
     return (
       <Empty title="The file cannot be read yet">
-        <p>Its first problem is shown below it. The form comes back when it is mended.</p>
+        <p>Its first problem is shown below it. The form comes back when it is fixed.</p>
       </Empty>
     )
   return (

@@ -29,7 +29,7 @@ function content({ preview, problems, failure, isWaiting }: Reading) {
   if (problems.length === 0 && isWaiting) return <Loading what="the plan" />
   return (
     <Empty title="Nothing can be planned yet">
-      <p>Mend the problems of the file first: they are listed below it.</p>
+      <p>Fix the problems in the file first: they are listed below it.</p>
     </Empty>
   )
 }
@@ -52,7 +52,7 @@ function Plan({ preview }: { preview: Preview }) {
         {sentence(preview.placement.says)}.
       </p>
       {!preview.placement.placeable && (
-        <p className="quiet">You can run it all the same: its jobs wait until an agent comes that can take them.</p>
+        <p className="quiet">You can run it anyway: its jobs wait for an agent that can take them.</p>
       )}
       {preview.files_missing.length > 0 && (
         <p>
@@ -86,7 +86,7 @@ function GroupView({ group }: { group: Group }) {
           {group.jobs} {group.jobs === 1 ? 'job needs' : 'jobs need'}
         </strong>{' '}
         {group.needs}
-        {group.machines > 1 && `, on ${group.machines} machines at once`}.{' '}
+        {group.machines > 1 && `, on ${group.machines} machines at the same time`}.{' '}
         {group.agents.length > 0 ? <>Can be taken by: {group.agents.join(', ')}.</> : 'No agent can take it now.'}
       </p>
       {reasons.length > 0 && (

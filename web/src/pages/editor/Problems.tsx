@@ -37,6 +37,6 @@ export function Problems({
 
 function said(count: number, isWaiting: boolean) {
   if (count > 0) return <Mark tone="bad" glyph="✕" word={count === 1 ? '1 problem' : `${count} problems`} />
-  if (isWaiting) return <Mark tone="untold" glyph="…" word="being checked" />
+  if (isWaiting) return <Mark tone="unknown" glyph="…" word="being checked" />
   return <Mark tone="good" glyph="✓" word="no problem found" />
 }

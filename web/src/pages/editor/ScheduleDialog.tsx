@@ -36,7 +36,7 @@ export function ScheduleDialog({
       title="Schedule it"
       open={open}
       onClose={onClose}
-      description="The server submits it at these times, and keeps what became of each. One of the same name is changed."
+      description="The server submits it at these times and keeps the outcome of each. A schedule of the same name is replaced."
     >
       <form onSubmit={submit}>
         <Field label="When">
@@ -62,7 +62,7 @@ export function ScheduleDialog({
             <input id={id} required value={cron} className="mono" onChange={(event) => setCron(event.target.value)} />
           )}
         </Field>
-        <Field label="Time zone" hint="Its clocks on the wall count, summer time included.">
+        <Field label="Time zone" hint="Local time in this zone, daylight saving included.">
           {(id) => <input id={id} value={timezone} onChange={(event) => setTimezone(event.target.value)} />}
         </Field>
         <div className="actions">

@@ -33,7 +33,7 @@ interface WorkbenchProps {
 
 /** Form, file and plan of one benchmark: three views of the same text. */
 export function Workbench({ title, crumbs, lead, draft, start, files: known = {}, stored, chooser }: WorkbenchProps) {
-  const { text, setText, anew } = useDraft(draft, start)
+  const { text, setText, restart } = useDraft(draft, start)
   const [files, setFiles] = useState<Files>(known)
   const [goTo, setGoTo] = useState<{ line: number } | null>(null)
   const { text: chosen, choose } = useChoices()
@@ -41,7 +41,7 @@ export function Workbench({ title, crumbs, lead, draft, start, files: known = {}
   const reading = useReading(text, format, files)
   const schema = useQuery(fileSchemaQuery())
   const plain = format === 'yaml' ? plainOf(text) : null
-  const written = { text, format, files, stored, onDone: anew }
+  const written = { text, format, files, stored, onDone: restart }
   const open = (opened: string, kind: Format) => {
     setText(opened)
     choose({ format: kind === 'yaml' ? '' : kind }, true)
@@ -62,7 +62,9 @@ export function Workbench({ title, crumbs, lead, draft, start, files: known = {}
         <div>
           <Card
             title="File"
-            aside={<FileMenu text={text} format={format} isChanged={text !== start} onAnew={anew} onOpen={open} />}
+            aside={
+              <FileMenu text={text} format={format} isChanged={text !== start} onRestart={restart} onOpen={open} />
+            }
           >
             <FileEditor
               text={text}

@@ -73,7 +73,7 @@ export function useSaving(written: Written) {
   return { save, taken, onAnswered: () => setTaken(null) }
 }
 
-// The document of the newest text is asked for when it is needed: typing may have gone on since it was last read.
+// The document of the newest text is requested when it is needed: the text may have changed since it was last read.
 function useDocument({ text, format, files }: Written): () => Promise<Plain> {
   const client = useQueryClient()
   return async () => {

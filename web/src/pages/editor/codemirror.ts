@@ -76,7 +76,7 @@ export function abilities(label: string, source: CompletionSource, onText: (text
   ]
 }
 
-/** The problems of a file as marks in its text; one without a line is told beside the editor only. */
+/** The problems of a file as marks in its text; one without a line is shown beside the editor only. */
 export function marksOf(problems: readonly Problem[], text: Text): Diagnostic[] {
   return problems.flatMap((one): Diagnostic[] => {
     if (!one.line || one.line > text.lines) return []

@@ -6,12 +6,12 @@ const keyOf = (name: string) => `assay.draft.${name}`
 export function useDraft(
   name: string,
   start: string,
-): { text: string; setText: (text: string) => void; anew: () => void } {
+): { text: string; setText: (text: string) => void; restart: () => void } {
   const [text, show] = useState(() => sessionStorage.getItem(keyOf(name)) ?? start)
   const setText = (next: string) => {
     show(next)
     if (next === start) sessionStorage.removeItem(keyOf(name))
     else sessionStorage.setItem(keyOf(name), next)
   }
-  return { text, setText, anew: () => setText(start) }
+  return { text, setText, restart: () => setText(start) }
 }

@@ -29,7 +29,7 @@ describe('placeAt', () => {
     expect(at('# tar|')).toBeNull()
     expect(at('description: >\n  some te|')).toBeNull()
   })
-  it('goes on after a block text', () => {
+  it('continues after a block text', () => {
     expect(at('description: >\n  some text: here\ntar|')).toEqual(['', 'key', 'tar'])
   })
 })

@@ -21,11 +21,11 @@ export function AddAgent({ open, onClose }: { open: boolean; onClose: () => void
       <p>Install assay there and start the agent. It appears here by itself.</p>
       <pre>{`assay agent start --host ${here}`}</pre>
       <p className="quiet">
-        Where this server wants a token, make one with the role “agent” under Settings and give it with --token-file.
+        If this server requires a token, make one with the role “agent” under Settings and give it with --token-file.
       </p>
       <h3>A machine that only this server can reach</h3>
       <p>
-        Start <code>assay agent serve --listen 0.0.0.0:8081</code> on it, and tell its address here.
+        Start <code>assay agent serve --listen 0.0.0.0:8081</code> on it, and enter its address here.
       </p>
       {admin ? (
         <AddressForm onDone={onClose} />

@@ -22,7 +22,7 @@ export function StateCard({ agent }: { agent: Agent }) {
           ['State', <AgentState key="state" agent={agent} />],
           ['Healthy', agent.healthy ? 'yes: it answers and can measure' : 'no'],
           ['Last heard', <Ago key="heard" at={agent.last_seen} />],
-          ['At once', agent.slots === 1 ? 'one job' : `${agent.slots} jobs, each on a device of its own`],
+          ['Concurrent jobs', agent.slots === 1 ? 'one job' : `${agent.slots} jobs, each on a device of its own`],
           [
             'Commands',
             agent.profile.commands
@@ -66,7 +66,7 @@ export function MachineCard({ agent }: { agent: Agent }) {
         ]}
       />
       <details>
-        <summary>All facts that it told</summary>
+        <summary>All facts that it reported</summary>
         <Facts
           facts={Object.keys(agent.device)
             .sort()

@@ -67,7 +67,7 @@ function Fitness({ found: hardware }: { found: Hardware }) {
   )
 }
 
-/** What failed or cannot be told at once; what passed on request. */
+/** What failed or is unknown is open; what passed is folded. */
 function Checks({ checks }: { checks: Check[] }) {
   const passed = checks.filter((check) => check.passed === true)
   const others = checks
@@ -102,11 +102,11 @@ function Checks({ checks }: { checks: Check[] }) {
   )
 }
 
-/** One check: passed, failed, or that it could not be told. */
+/** One check: passed, failed or unknown. */
 function Checked({ check }: { check: Check }) {
   const mark =
     check.passed === null ? (
-      <Mark tone="untold" glyph="◆" word="cannot tell" square />
+      <Mark tone="unknown" glyph="◆" word="cannot tell" square />
     ) : check.passed ? (
       <Mark tone="good" glyph="✓" word="passed" />
     ) : (

@@ -95,7 +95,7 @@ test('removing asks first', async () => {
   await waitFor(() => expect(asked.some((one) => one.method === 'DELETE')).toBe(true))
 })
 
-test('an agent that is not there is told', async () => {
+test('an agent that does not exist is reported', async () => {
   answer({ ...given(), [`GET ${ONE}`]: 404 })
   show()
   expect((await screen.findByRole('alert')).textContent).toContain('failed with 404')

@@ -21,7 +21,7 @@ const ROOM_PX = 60
 
 /** Horizontal bars from zero, each with its interval as a whisker. */
 export function Bars({ title, unit, better, bars: given }: BarsProps) {
-  // Pages make the list anew whenever they are drawn; the chart is made anew only when a number changed.
+  // Pages rebuild the list on every render; the chart is rebuilt only when a number changed.
   const content = JSON.stringify(given)
   const bars = useMemo<Bar[]>(() => JSON.parse(content), [content])
   const option = useCallback((colours: Colours) => optionOf(bars, unit, colours), [bars, unit])

@@ -34,9 +34,9 @@ test('the state in the address narrows the list', async () => {
   const { router } = show('/fleet?state=draining')
   expect(await screen.findByRole('row', { name: /gpu-1/ })).toBeTruthy()
   expect(screen.queryByRole('row', { name: /pi-4/ })).toBeNull()
-  await userEvent.type(screen.getByLabelText('Find'), 'nobody')
+  await userEvent.type(screen.getByLabelText('Find'), 'nothing')
   expect(await screen.findByText('No agent fits these choices.')).toBeTruthy()
-  expect(router.state.location.search).toMatchObject({ state: 'draining', text: 'nobody' })
+  expect(router.state.location.search).toMatchObject({ state: 'draining', text: 'nothing' })
 })
 
 test('without agents it says how to start one', async () => {
@@ -45,7 +45,7 @@ test('without agents it says how to start one', async () => {
   expect((await screen.findByText(/assay agent start --host/)).textContent).toContain(window.location.origin)
 })
 
-test('a failure is told', async () => {
+test('a failure is shown', async () => {
   answer({ [AGENTS]: 503 })
   show()
   expect((await screen.findByRole('alert')).textContent).toContain('failed with 503')

@@ -50,7 +50,7 @@ function Health() {
       </strong>
       <Mark tone="good" glyph="●" word={`${fleet.healthy} healthy`} />
       <Mark tone="going" glyph="▶" word={`${fleet.busy} busy`} />
-      {fleet.draining > 0 && <Mark tone="untold" glyph="↓" word={`${fleet.draining} draining`} />}
+      {fleet.draining > 0 && <Mark tone="unknown" glyph="↓" word={`${fleet.draining} draining`} />}
       {fleet.silent > 0 && <Mark tone="bad" glyph="✕" word={`${fleet.silent} silent`} />}
     </p>
   )

@@ -16,7 +16,7 @@ export function LabelsCard({ agent }: { agent: Agent }) {
       <p className="quiet">
         A benchmark can ask for a label: <code>needs: {'{labels: {rack: quiet}}'}</code>.
       </p>
-      {own.length + given.length === 0 && <p>It bears no label.</p>}
+      {own.length + given.length === 0 && <p>It has no labels.</p>}
       <ul className="labels plain">
         {own.map(([key, value]) => (
           <li key={key} className="label-chip" title="The agent itself brought it">

@@ -12,7 +12,7 @@ export function bytes(count: number): string {
   return `${value >= 10 || Number.isInteger(value) ? Math.round(value) : value.toFixed(1)} ${STEPS[step]}`
 }
 
-/** A fact that the machine told about itself, as text. */
+/** A fact that the machine reported about itself, as text. */
 export function factOf(agent: Agent, name: string): string {
   const value = agent.device[name]
   if (value === undefined || value === null) return ''
@@ -31,17 +31,17 @@ export function labelsOf(agent: Agent): string[] {
   return Object.entries({ ...agent.profile.labels, ...agent.labels }).map(([key, value]) => `${key}=${value}`)
 }
 
-/** The word that a filter knows an agent by: one that drains is told apart from one that takes jobs. */
+/** The word that a filter knows an agent by: a draining agent is distinguished from one that takes jobs. */
 export function stateOf(agent: Agent): string {
   return agent.draining && agent.state !== 'faulty' ? 'draining' : agent.state
 }
 
 export function fits(agent: Agent, state: string, text: string): boolean {
   const wish = text.trim().toLowerCase()
-  const told = [agent.name, agent.id, machineWords(agent), factOf(agent, 'cpu'), ...labelsOf(agent)]
+  const texts = [agent.name, agent.id, machineWords(agent), factOf(agent, 'cpu'), ...labelsOf(agent)]
     .join(' ')
     .toLowerCase()
-  return (state === '' || stateOf(agent) === state) && told.includes(wish)
+  return (state === '' || stateOf(agent) === state) && texts.includes(wish)
 }
 
 /** A text of the server as a sentence: a capital first, a stop last. */

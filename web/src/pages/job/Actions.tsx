@@ -72,7 +72,7 @@ function Cancel({ job }: { job: string }) {
             Cancel the job
           </button>
           <button type="button" className="button" onClick={() => setAsking(false)}>
-            Let it go on
+            Keep it running
           </button>
         </div>
       </Dialog>

@@ -77,7 +77,7 @@ describe('kept answers', () => {
     expect(container.querySelector('script')).toBeNull()
   })
 
-  it('are told how to be kept where none were', async () => {
+  it('explains how to keep answers where none were kept', async () => {
     answer(answers({ 'GET /api/v1/jobs/c1-job-0': { ...served, result: { ...served.result, runs: RESULT.runs } } }))
     show()
     expect(await screen.findByText('No answers were kept.')).toBeTruthy()

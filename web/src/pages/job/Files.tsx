@@ -64,7 +64,7 @@ export function Files({ full }: { full: Full }) {
     <>
       <Card title="Files">
         <p className="quiet">
-          Telemetry, answers, logs of services and whatever else the attempts left, each named by its content.
+          Telemetry, answers, logs of services and other files of the attempts, each named by the hash of its content.
         </p>
         {files.length > 0 ? (
           <Table label="List of files" rows={files} columns={COLUMNS} keyOf={(one) => `${one.from} ${one.name}`} />

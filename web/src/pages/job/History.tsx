@@ -18,8 +18,8 @@ const STATES: Record<string, [Tone, string]> = {
   delivered: ['good', '✓'],
   expired: ['bad', '!'],
   crashed: ['bad', '✕'],
-  released: ['untold', '↩'],
-  cancelled: ['untold', '⊘'],
+  released: ['unknown', '↩'],
+  cancelled: ['unknown', '⊘'],
 }
 
 /** Who tried the job and how that went, what happened in which order, and what was kept without being counted. */
@@ -39,7 +39,7 @@ export function History({ full }: { full: Full }) {
             keyOf={(one) => String(one.fence)}
           />
         ) : (
-          <Empty title="Nobody has tried it yet." />
+          <Empty title="No attempt yet." />
         )}
       </Card>
       {full.evidence.length > 0 && (
@@ -59,7 +59,7 @@ export function History({ full }: { full: Full }) {
         {full.history.length > 0 ? (
           <Table label="List of events" rows={full.history} columns={EVENTS} keyOf={(one) => String(one.id)} />
         ) : (
-          <Empty title="Nothing was written down." />
+          <Empty title="Nothing was recorded." />
         )}
       </Card>
     </>
@@ -116,15 +116,15 @@ function took(one: Attempt): number | null {
 
 function tookText(one: Attempt): string {
   const seconds = took(one)
-  return seconds === null ? 'goes on' : duration(seconds)
+  return seconds === null ? 'running' : duration(seconds)
 }
 
 function AttemptState({ state }: { state: string }) {
-  const [tone, glyph] = STATES[state] ?? (['untold', '·'] as const)
-  return <Mark tone={tone} glyph={glyph} word={state === 'leased' ? 'going on' : state} />
+  const [tone, glyph] = STATES[state] ?? (['unknown', '·'] as const)
+  return <Mark tone={tone} glyph={glyph} word={state === 'leased' ? 'running' : state} />
 }
 
-/** What belongs to an event, in the words of this page; an agent whose name is told needs no id. */
+/** What belongs to an event, in the words of this page; an agent whose name is shown needs no id. */
 function detailOf(event: Event): string {
   const facts = flat(event.detail)
   const named = facts.some((one) => one.path === 'name')

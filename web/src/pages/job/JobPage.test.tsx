@@ -26,7 +26,7 @@ describe('the judgement', () => {
     const met = await screen.findByText('latency_ms.p99')
     expect(met.closest('li')?.textContent).toContain('met')
     expect(screen.getByText('latency_ms.p99_9').closest('li')?.textContent).toContain('cannot tell')
-    expect(screen.getByText('1 checks passed, 1 could not be told')).toBeTruthy()
+    expect(screen.getByText('1 checks passed, 1 unknown')).toBeTruthy()
     expect(screen.getByText('machine quiet').closest('li')?.textContent).toContain('failed')
     expect(screen.getByText('turbo off or steady').closest('li')?.textContent).toContain('advice')
   })

@@ -65,11 +65,11 @@ function Job({ full }: { full: Full }) {
 /** Data that nothing measured says so before anything else. */
 function Simulated({ full }: { full: Full }) {
   const byLabel = full.document.labels?.demo === 'simulated' ? 'demo data: nothing of this was measured' : ''
-  const told = at(full.result.environment, 'simulated') ?? byLabel
-  if (typeof told !== 'string' || told === '') return null
+  const source = at(full.result.environment, 'simulated') ?? byLabel
+  if (typeof source !== 'string' || source === '') return null
   return (
     <p className="simulated">
-      <Mark tone="untold" glyph="◇" word="simulated" square /> {told}
+      <Mark tone="unknown" glyph="◇" word="simulated" square /> {source}
     </p>
   )
 }

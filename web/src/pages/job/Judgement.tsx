@@ -45,7 +45,7 @@ export function Judgement({ full }: { full: Full }) {
 function Believed({ full }: { full: Full }) {
   const { checks, gates } = full.result
   const bad = checks.filter((one) => one.passed === false)
-  const untold = checks.filter((one) => one.passed === null)
+  const unknown = checks.filter((one) => one.passed === null)
   const good = checks.filter((one) => one.passed === true)
   return (
     <>
@@ -57,12 +57,12 @@ function Believed({ full }: { full: Full }) {
           <Checks checks={gates} sign={gateSign} />
         </>
       )}
-      {good.length + untold.length > 0 && (
+      {good.length + unknown.length > 0 && (
         <details>
           <summary>
-            {good.length} checks passed{untold.length > 0 ? `, ${untold.length} could not be told` : ''}
+            {good.length} checks passed{unknown.length > 0 ? `, ${unknown.length} unknown` : ''}
           </summary>
-          <Checks checks={[...untold, ...good]} sign={(one) => checkSign(one, full)} />
+          <Checks checks={[...unknown, ...good]} sign={(one) => checkSign(one, full)} />
         </details>
       )}
     </>

@@ -29,15 +29,15 @@ describe('the log', () => {
 
   it('asks only for what followed while the job runs', async () => {
     const summary = { ...SUMMARY, state: 'running', verdict: null, ended_at: null }
-    const told = [line(1, 'begin')]
+    const written = [line(1, 'begin')]
     const { asked } = answer(
       answers({
         'GET /api/v1/jobs/c1-job-0': { ...FULL, summary, result: { ...RESULT, state: 'running', runs: [] } },
         [LOGS]: (request: Request) => {
           const after = Number(new URL(request.url).searchParams.get('after'))
           return {
-            lines: told.filter((one) => one.id > after),
-            next: Math.max(after, ...told.map((one) => one.id)),
+            lines: written.filter((one) => one.id > after),
+            next: Math.max(after, ...written.map((one) => one.id)),
             more: false,
           }
         },
@@ -45,7 +45,7 @@ describe('the log', () => {
     )
     show()
     expect(await screen.findByText('begin')).toBeTruthy()
-    told.push(line(2, 'and on'))
+    written.push(line(2, 'and on'))
     expect(await screen.findByText('and on', {}, { timeout: 5000 })).toBeTruthy()
     expect(screen.getByText('begin')).toBeTruthy()
     expect(new URL(asked.findLast((one) => one.url.includes('/logs'))?.url ?? '').searchParams.get('after')).not.toBe(

@@ -47,7 +47,7 @@ const MACHINE: [string, string][] = [
   ['kernel', 'kernel'],
 ]
 
-/** What the job ran on, as the runtime itself told after the run. */
+/** What the job ran on, as the runtime itself reported after the run. */
 function Proof({ full }: { full: Full }) {
   const machine = at(full.result.environment, 'machine')
   const known = MACHINE.flatMap(([key, word]) => {

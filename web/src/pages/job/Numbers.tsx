@@ -31,7 +31,7 @@ export function Numbers({ full }: { full: Full }) {
         <Absent full={full} />
       </Card>
       <Card title="Runs">
-        <p className="quiet">A run is one repetition in a fresh process; the first one found nothing warm.</p>
+        <p className="quiet">A run is one repetition in a fresh process; the first run starts cold.</p>
         <Runs full={full} metrics={headline.slice(0, 3)} />
       </Card>
     </>

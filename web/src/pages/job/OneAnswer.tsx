@@ -62,13 +62,13 @@ function Said({ who, text, none }: { who: string; text: string | null; none: str
 }
 
 function Figures({ turn }: { turn: Output }) {
-  const told = [
+  const facts = [
     ['first token', turn.ttft_ms, 'ms'],
     ['whole answer', turn.e2e_ms, 'ms'],
     ['tokens asked', turn.input_tokens, ''],
     ['tokens answered', turn.output_tokens, ''],
   ] as const
-  const known = told.filter(([, value]) => value !== null && value !== undefined)
+  const known = facts.filter(([, value]) => value !== null && value !== undefined)
   return (
     <dl className="in-line">
       <div>

@@ -24,7 +24,7 @@ const CHAPTERS: Record<About, Chapter[]> = {
     { title: 'Over time', groups: ['time'] },
     { title: 'Cold start, memory and more', groups: ['cold', 'other'] },
   ],
-  side: [{ title: 'Seen from the side, on one time axis', groups: ['telemetry'] }],
+  side: [{ title: 'Telemetry, on one time axis', groups: ['telemetry'] }],
   load: [{ title: 'Load', groups: ['load', 'llm'] }],
 }
 
@@ -32,7 +32,7 @@ interface PicturesProps {
   job: string
   version: string
   about: About
-  /** What stands below the pictures. */
+  /** What is below the pictures. */
   children?: ReactNode
 }
 

@@ -30,7 +30,7 @@ function Going({ job }: { job: View }) {
         </div>
       )}
       <p>
-        {job.progress ? standingText(standing) : 'The agent has not told yet how far it is'}.{' '}
+        {job.progress ? standingText(standing) : 'The agent has not reported its progress yet'}.{' '}
         {typeof note === 'string' && note !== '' && <>{note} </>}
         {job.started_at !== null && (
           <span className="quiet">
@@ -73,7 +73,7 @@ function Waiting({ job }: { job: View }) {
       </p>
       {later && (
         <p>
-          It is offered again <Ago at={job.not_before} />: after a lost lease it rests for a while.
+          It is offered again <Ago at={job.not_before} />: after a lost lease it waits for a while.
         </p>
       )}
       {placement && !placement.placeable && (

@@ -108,8 +108,8 @@ export function Watched({ runs }: { runs: Run[] }) {
   )
   return (
     <Card title="Seen over the measured window">
-      {seen.length === 0 && <p className="quiet">Nobody looked: no run says what was seen of it from the side.</p>}
-      <Sentences told={seen.flatMap(({ run, seen: one }) => sentencesOf(run, one))} />
+      {seen.length === 0 && <p className="quiet">No telemetry was recorded.</p>}
+      <Sentences lines={seen.flatMap(({ run, seen: one }) => sentencesOf(run, one))} />
       {seen.length > 0 && (
         <Table
           label="Readings"
@@ -118,15 +118,15 @@ export function Watched({ runs }: { runs: Run[] }) {
           keyOf={(one) => one.series}
         />
       )}
-      <Sentences told={[...new Set(unseen)]} />
+      <Sentences lines={[...new Set(unseen)]} />
     </Card>
   )
 }
 
-function Sentences({ told }: { told: string[] }) {
-  return told.length === 0 ? null : (
+function Sentences({ lines }: { lines: string[] }) {
+  return lines.length === 0 ? null : (
     <ul className="plain-list">
-      {told.map((one) => (
+      {lines.map((one) => (
         <li key={one}>{one}</li>
       ))}
     </ul>

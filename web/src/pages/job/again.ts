@@ -3,7 +3,7 @@ import type { Full } from '@/pages/job/words'
 
 type Json = Record<string, unknown>
 
-/** What the whole has, where the part has something too: a definition without the defaults that nobody wrote. */
+/** What the whole has, where the part has something too: a definition without the defaults. */
 export function onlyWritten(whole: unknown, part: unknown): unknown {
   if (!isRecord(whole) || !isRecord(part)) return whole
   return Object.fromEntries(

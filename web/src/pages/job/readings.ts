@@ -20,7 +20,7 @@ const WHOSE: Record<string, string> = {
   others: 'other programs',
   machine: 'the machine',
   cpu: 'the processor',
-  own: 'whoever looked',
+  own: 'assay itself',
 }
 /** The end of a name that is its unit, how people write it, and by what its values are divided. */
 const UNITS: [string, string, number][] = [
@@ -34,17 +34,17 @@ const UNITS: [string, string, number][] = [
   ['_c', '°C', 1],
 ]
 // Counters and codes: their mean says nothing.
-const UNTOLD = ['energy_j', 'throttle_bits', 'cpu_s']
+const NO_MEAN = ['energy_j', 'throttle_bits', 'cpu_s']
 
-/** Every series that was seen, over all runs. */
+/** Every series of the telemetry, over all runs. */
 export function figuresOf(seen: Seen[]): Figure[] {
   const names = [...new Set(seen.flatMap((one) => Object.keys(one.statistics ?? {})))]
   return names.flatMap((series) => {
-    const told = seen.map((one) => one.statistics?.[series] ?? {})
-    const values = (key: string) => told.flatMap(({ [key]: value }) => value ?? [])
+    const statistics = seen.map((one) => one.statistics?.[series] ?? {})
+    const values = (key: string) => statistics.flatMap(({ [key]: value }) => value ?? [])
     const [means, lows, highs] = [values('mean'), values('min'), values('max')]
     const { whose, what, unit, divisor } = wordsOf(series)
-    if (means.length === 0 || UNTOLD.some((one) => series.endsWith(`.${one}`))) return []
+    if (means.length === 0 || NO_MEAN.some((one) => series.endsWith(`.${one}`))) return []
     const mean = means.reduce((sum, one) => sum + one, 0) / means.length
     const figure = { mean: mean / divisor, low: Math.min(...lows) / divisor, high: Math.max(...highs) / divisor }
     return [{ series, whose, what, unit, ...figure, runs: means.length }]

@@ -1,7 +1,7 @@
 import type { Api } from '@/api/client'
 import type { Tone } from '@/parts/Mark'
 
-/** What became of a job, in a sentence; the same words as in every report. */
+/** The outcome of a job in a sentence, in the same words as in every report. */
 export const MEANING: Record<string, string> = {
   valid: 'every check that could be made passed, advice apart',
   suspect: 'measured, but at least one check gives a reason to doubt the numbers',
@@ -19,7 +19,7 @@ export interface Full extends Omit<Api<'JobFull'>, 'document'> {
   document: Pick<Api<'Job'>, 'files' | 'labels' | 'git'> & { definition: object }
 }
 
-/** The one word that says what became of a job. */
+/** The outcome of a job in one word. */
 export function wordOf(full: Full): string {
   return full.summary.state === 'done' ? (full.result.verdict ?? 'not judged') : full.summary.state
 }
@@ -34,16 +34,16 @@ type Sign = { tone: Tone; glyph: string; word: string }
 
 /** How a check of a job is headed; one that failed may be advice, which changes no verdict. */
 export function checkSign(check: Check, { advice }: Pick<Full, 'advice'>): Sign {
-  if (check.passed === null || check.passed === undefined) return { tone: 'untold', glyph: '◆', word: 'cannot tell' }
+  if (check.passed === null || check.passed === undefined) return { tone: 'unknown', glyph: '◆', word: 'cannot tell' }
   if (check.passed) return { tone: 'good', glyph: '✓', word: 'passed' }
   return advice.includes(check.name)
     ? { tone: 'warn', glyph: 'i', word: 'advice' }
     : { tone: 'bad', glyph: '✕', word: 'failed' }
 }
 
-/** What became of an objective; not measured is neither met nor missed. */
+/** The outcome of an objective; not measured is neither met nor missed. */
 export function gateSign(gate: Check): Sign {
-  if (gate.passed === null || gate.passed === undefined) return { tone: 'untold', glyph: '◆', word: 'cannot tell' }
+  if (gate.passed === null || gate.passed === undefined) return { tone: 'unknown', glyph: '◆', word: 'cannot tell' }
   return gate.passed ? { tone: 'good', glyph: '✓', word: 'met' } : { tone: 'bad', glyph: '✕', word: 'missed' }
 }
 
@@ -54,7 +54,7 @@ export function failureOf(full: Full): Api<'Failure'> | null {
 
 /** The evidence of a failure that its message does not give. */
 export function evidenceOf(error: Api<'Failure'>): string {
-  const told = [
+  const parts = [
     error.phase ? `in the phase ${error.phase}` : '',
     error.signal ? `signal ${error.signal}` : '',
     error.exit_code === null || error.exit_code === undefined ? '' : `exit code ${error.exit_code}`,
@@ -62,7 +62,7 @@ export function evidenceOf(error: Api<'Failure'>): string {
       ? ''
       : `memory ${Math.round(error.memory_mb).toLocaleString('en-US')} MB`,
   ]
-  return told.filter((part) => part !== '' && !error.message.includes(part)).join(', ')
+  return parts.filter((part) => part !== '' && !error.message.includes(part)).join(', ')
 }
 
 const ESCAPE = String.fromCharCode(27)

@@ -4,7 +4,7 @@ import { Card } from '@/parts/Card'
 import { State } from '@/parts/Mark'
 import { Ago } from '@/parts/Time'
 
-/** What people were told of and nobody has dealt with. */
+/** Open alerts that have not been handled. */
 export function AlertsCard({ alerts, open }: { alerts: Api<'AlertHeadline'>[]; open: number }) {
   return (
     <Card

@@ -24,7 +24,7 @@ export function Figures({ overview }: { overview: Api<'Overview'> }) {
         search={{ state: 'running' }}
         number={String(jobs.running)}
         says={`${jobs.running === 1 ? 'job runs' : 'jobs run'}, ${jobs.pending.toLocaleString('en-US')} wait`}
-        tone={jobs.running > 0 ? 'going' : 'untold'}
+        tone={jobs.running > 0 ? 'going' : 'unknown'}
         glyph="▶"
       />
       <Figure
@@ -54,7 +54,7 @@ export function Figures({ overview }: { overview: Api<'Overview'> }) {
         to="/fleet"
         number={`${fleet.healthy} of ${fleet.agents}`}
         says={fleet.agents === 1 ? 'agent is healthy' : 'agents are healthy'}
-        tone={fleet.agents === 0 ? 'untold' : ill > 0 ? 'warn' : 'good'}
+        tone={fleet.agents === 0 ? 'unknown' : ill > 0 ? 'warn' : 'good'}
         glyph={fleet.agents === 0 ? '–' : ill > 0 ? '!' : '✓'}
       />
     </ul>

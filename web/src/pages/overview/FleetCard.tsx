@@ -4,10 +4,10 @@ import { Card } from '@/parts/Card'
 import { Mark, type Tone } from '@/parts/Mark'
 
 const ROWS: [keyof Api<'FleetHealth'>, string, Tone, string][] = [
-  ['healthy', 'answer and can measure', 'good', '●'],
+  ['healthy', 'respond and can measure', 'good', '●'],
   ['busy', 'measure a job now', 'going', '▶'],
-  ['draining', 'finish what they hold and get nothing new', 'untold', '↓'],
-  ['silent', 'have not been heard of lately', 'bad', '✕'],
+  ['draining', 'finish their jobs and get no new ones', 'unknown', '↓'],
+  ['silent', 'sent no heartbeat lately', 'bad', '✕'],
 ]
 
 /** How the agents are. */
@@ -28,7 +28,7 @@ export function FleetCard({ fleet }: { fleet: Api<'FleetHealth'> }) {
               {ROWS.map(([key, says, tone, glyph]) => (
                 <tr key={key}>
                   <th scope="row">
-                    <Mark tone={fleet[key] > 0 ? tone : 'untold'} glyph={glyph} word={key} />
+                    <Mark tone={fleet[key] > 0 ? tone : 'unknown'} glyph={glyph} word={key} />
                   </th>
                   <td className="right number">{fleet[key]}</td>
                   <td className="quiet">{says}</td>

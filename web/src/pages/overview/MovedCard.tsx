@@ -5,7 +5,7 @@ import { Answer } from '@/parts/Mark'
 import { Ago } from '@/parts/Time'
 import { answerWords, changeWords, seriesName } from '@/watching/words'
 
-/** Metrics whose history changed, and that nobody has called expected. */
+/** Metrics whose history changed, unless the change is marked as expected. */
 export function MovedCard({ findings, open }: { findings: Api<'KnownFinding'>[]; open: number }) {
   return (
     <Card

@@ -40,7 +40,7 @@ export function Start({ agents }: { agents: number }) {
       </ol>
       {session.data?.open === false && (
         <p className="quiet">
-          This server wants a token: put one into ASSAY_TOKEN on each machine. <code>assay tokens create</code> makes
+          This server requires a token: put one into ASSAY_TOKEN on each machine. <code>assay tokens create</code> makes
           one.
         </p>
       )}

@@ -48,17 +48,17 @@ function Campaign({ firing }: { firing: Firing }) {
   )
 }
 
-/** What became of each due time, the newest first. */
+/** The outcome of each due time, newest first. */
 export function Firings({ schedule }: { schedule: string }) {
   const query = useInfiniteQuery({ ...firingsQuery(schedule), refetchInterval: usePollMs() })
   const rows = useMemo(() => query.data?.pages.flatMap((page) => page.items) ?? [], [query.data])
   return (
     <AskedPages query={query} what="its times">
       {rows.length === 0 ? (
-        <Empty title="It was not due yet." />
+        <Empty title="It has not been due yet." />
       ) : (
         <Table
-          label="Times and what became of them"
+          label="Due times and their outcome"
           rows={rows}
           columns={columns}
           keyOf={(one) => String(one.id)}

@@ -26,7 +26,7 @@ export function ScheduleActions({ schedule, whole = false }: { schedule: Schedul
   })
   const goOn = useAct({
     ask: () => ok(client.POST('/api/v1/schedules/{schedule}/resume', { params })),
-    done: () => `${schedule.name} goes on`,
+    done: () => `${schedule.name} is resumed`,
     failed: 'It could not be resumed',
     touches: TOUCHES,
   })
@@ -63,7 +63,9 @@ function Remove({ schedule }: { schedule: Schedule }) {
       disabled={remove.isPending}
       onConfirm={() => remove.mutate()}
     >
-      <p>It runs by itself no more, and the list of its times is forgotten. The campaigns that it submitted stay.</p>
+      <p>
+        It no longer runs by itself, and the list of its due times is deleted. The campaigns that it submitted stay.
+      </p>
     </Confirm>
   )
 }

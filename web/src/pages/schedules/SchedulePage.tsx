@@ -17,7 +17,7 @@ import { Ago, duration } from '@/parts/Time'
 
 type Schedule = Api<'ScheduleView'>
 
-/** One schedule: when it runs next, what became of its times, and what it submits. */
+/** One schedule: when it runs next, the outcome of its due times, and what it submits. */
 export default function SchedulePage() {
   const { schedule = '' } = useParams({ strict: false })
   const query = useQuery({ ...scheduleQuery(schedule), refetchInterval: usePollMs() })
@@ -27,7 +27,7 @@ export default function SchedulePage() {
       title={found ? found.name : 'Schedule'}
       crumbs={<Link to="/schedules">Schedules</Link>}
       actions={found && <ScheduleActions schedule={found} whole />}
-      lead="When this benchmark runs by itself, what became of each time, and what is submitted."
+      lead="When this benchmark runs by itself, the outcome of each due time, and what is submitted."
     >
       <Asked query={query} what="the schedule">
         {({ summary, submission }) => (
@@ -40,7 +40,7 @@ export default function SchedulePage() {
                 <Next schedule={summary} />
               </Card>
             </div>
-            <Card title="What became of its times">
+            <Card title="Due times and their outcome">
               <Firings schedule={summary.id} />
             </Card>
             <Card title="What it submits">
@@ -72,15 +72,16 @@ function Facts({ schedule }: { schedule: Schedule }) {
       <dd>{words(OVERLAP, 'overlap')}</dd>
       <dt>Set by</dt>
       <dd>
-        {schedule.submitted_by || 'nobody named'}, changed <Ago at={schedule.changed_at} />
+        {schedule.submitted_by || 'unknown'}, changed <Ago at={schedule.changed_at} />
       </dd>
     </dl>
   )
 }
 
 function Next({ schedule }: { schedule: Schedule }) {
-  if (schedule.state === 'paused') return <Empty title="It is paused.">What is due meanwhile is not made up for.</Empty>
-  if (schedule.next.length === 0) return <Empty title="It is never due again." />
+  if (schedule.state === 'paused')
+    return <Empty title="It is paused.">Times that fall due during the pause are not made up for.</Empty>
+  if (schedule.next.length === 0) return <Empty title="It will never be due again." />
   return (
     <table className="table">
       <thead>

@@ -110,7 +110,7 @@ test('a stored benchmark is put on a schedule as it is, with the times of the fo
   await waitFor(() => expect(router.state.location.pathname).toBe('/schedules/s1f09'))
 })
 
-test('nothing on a schedule says what to do; a failure is told; a reader has no buttons; markup stays text', async () => {
+test('nothing on a schedule says what to do; a failure is shown; a reader has no buttons; markup stays text', async () => {
   answer({ ...SIGNED, [LIST]: listed() })
   const empty = showList()
   expect(await screen.findByText('Nothing runs by itself yet.')).toBeTruthy()
@@ -131,7 +131,7 @@ const one = {
   'GET /api/v1/schedules/s1f09': { summary: schedule, submission: { document: stored.document } },
 }
 
-test('one schedule tells its next times, what became of the others, and what it submits', async () => {
+test('one schedule shows its next times, the outcome of the others, and what it submits', async () => {
   const skipped = {
     ...firing,
     id: 18,
@@ -166,7 +166,7 @@ test('it is removed after a question, and the list is shown', async () => {
   await waitFor(() => expect(router.state.location.pathname).toBe('/schedules'))
 })
 
-test('a paused schedule has no next time, and goes on when asked', async () => {
+test('a paused schedule has no next time, and resumes on request', async () => {
   const { asked } = answer({
     ...one,
     'GET /api/v1/schedules/s1f09': { summary: { ...schedule, state: 'paused', next: [] }, submission: {} },

@@ -115,7 +115,7 @@ export default function SchedulesPage() {
 }
 
 function NoSchedules({ isFiltered }: { isFiltered: boolean }) {
-  if (isFiltered) return <Empty title="No schedule is like that.">Change or clear the filters.</Empty>
+  if (isFiltered) return <Empty title="No schedules match these filters.">Change or clear the filters.</Empty>
   return (
     <Empty title="Nothing runs by itself yet.">
       <p>

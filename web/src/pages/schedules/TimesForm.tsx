@@ -17,7 +17,7 @@ export function TimesForm({ form, onChange }: TimesFormProps) {
     <>
       <Cron cron={form.cron} onChange={(cron) => set({ cron })} />
       <Zone zone={form.timezone} onChange={(timezone) => set({ timezone })} />
-      <Field label="Start up to so much later (optional)" hint="Such as 10m: not everything begins at once.">
+      <Field label="Random delay up to (optional)" hint="Such as 10m: not everything starts at the same moment.">
         {(id) => (
           <input id={id} value={form.jitter} maxLength={40} onChange={(event) => set({ jitter: event.target.value })} />
         )}
@@ -82,7 +82,7 @@ function Cron({ cron, onChange }: { cron: string; onChange: (cron: string) => vo
 function Zone({ zone, onChange }: { zone: string; onChange: (zone: string) => void }) {
   const list = useId()
   return (
-    <Field label="Time zone" hint="The times are those of its clocks on the wall.">
+    <Field label="Time zone" hint="Local time in this zone, daylight saving included.">
       {(id) => (
         <>
           <input

@@ -22,7 +22,7 @@ export function Changes({ findings }: { findings: readonly KnownFinding[] }) {
     <>
       {shown.length === 0 && (
         <Empty title="No change was found.">
-          Each new result is looked at: what differs by more than chance appears here, with its likely cause.
+          Every new result is analysed: a difference beyond chance appears here, with its likely cause.
         </Empty>
       )}
       {shown.map((one) => (
@@ -139,7 +139,7 @@ export function Expect({ known }: { known: KnownFinding }) {
   const may = useMayChange()
   const act = useAct({
     ask: () => ok(client.POST('/api/v1/findings/{finding}/expect', { params: { path: { finding: known.id } } })),
-    done: () => 'The change is expected: the series is judged anew from there',
+    done: () => 'The change is expected: the series restarts there',
     failed: 'The change was not marked as expected',
     touches: ['series', 'findings', 'alerts', 'overview'],
   })
@@ -152,8 +152,8 @@ export function Expect({ known }: { known: KnownFinding }) {
       disabled={act.isPending}
     >
       <p>
-        The series is then judged anew from the new level on, and alerts about this change are settled. This cannot be
-        taken back.
+        The series then restarts from the new level, and alerts about this change are resolved. This cannot be taken
+        back.
       </p>
     </Confirm>
   )

@@ -117,7 +117,9 @@ export function FindingsTable() {
       </search>
       <AskedPages query={query} what="changes">
         {rows.length === 0 ? (
-          <Empty title={state === 'open' ? 'No open change: everything is as it was.' : 'No change is like that.'}>
+          <Empty
+            title={state === 'open' ? 'No open change: everything is as it was.' : 'No changes match these filters.'}
+          >
             A change that a series shows appears here, with its size, its doubt and its likely cause.
           </Empty>
         ) : (

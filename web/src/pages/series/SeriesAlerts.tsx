@@ -12,7 +12,7 @@ interface SeriesAlertsProps {
   alerts: readonly Alert[]
 }
 
-/** Alerts about a series: what people were told, and what can be said to it. */
+/** Alerts about a series, with their actions. */
 export function SeriesAlerts({ query, alerts }: SeriesAlertsProps) {
   return (
     <Card

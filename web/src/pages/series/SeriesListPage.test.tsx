@@ -49,7 +49,7 @@ test('says what to do where there is nothing, and that the filters leave nothing
   expect(await screen.findByText('There are no series yet.')).toBeTruthy()
   unmount()
   show('?text=nothing')
-  expect(await screen.findByText('No series is like that.')).toBeTruthy()
+  expect(await screen.findByText('No series match these filters.')).toBeTruthy()
 })
 
 test('what changed is a tab with the open changes first', async () => {
@@ -64,7 +64,7 @@ test('what changed is a tab with the open changes first', async () => {
   expect(router.state.location.search).toMatchObject({ tab: 'changes', state: 'all' })
 })
 
-test('no open change is good news; a failure is told; markup stays text', async () => {
+test('no open change is good news; a failure is shown; markup stays text', async () => {
   answer({ ...SIGNED, [FINDINGS]: listed(), [SERIES]: 500 })
   const { unmount } = show('?tab=changes')
   expect(await screen.findByText(/everything is as it was/)).toBeTruthy()

@@ -5,7 +5,7 @@ import SeriesPage from '@/pages/series/SeriesPage'
 import { answer, showPage } from '@/testing/page'
 import { alert, finding, HOSTILE, listed, points, READER, SESSION, series } from '@/watching/examples'
 
-// What a chart draws is tested with its option; here it is enough what it is told to say.
+// What a chart draws is tested with its option; here its title and description are enough.
 vi.mock('@/charts/Chart', () => ({
   fetchCharts: () => {},
   Chart: ({ title, says, onPick }: { title: string; says: string; onPick: (picked: { data: unknown }) => void }) => (
@@ -98,7 +98,7 @@ test('a reader sees everything and changes nothing', async () => {
   expect(screen.queryByRole('button', { name: 'Acknowledge' })).toBeNull()
 })
 
-test('what cannot be told has its own look, and says why', async () => {
+test('what is undecided has its own look, and says why', async () => {
   const doubtful = finding({}, { answer: 'cannot tell', because: ['it is new, and chance shows as much'] })
   answer({ ...usual, [at('')]: { series: series(), findings: [doubtful] } })
   show()
@@ -135,7 +135,7 @@ test('a series without results says so; one that is not there tells the problem'
   expect(screen.getByText(/No alert is about this series/)).toBeTruthy()
 })
 
-test('a failure is told in the words of the server', async () => {
+test('a failure is shown in the words of the server', async () => {
   answer({ ...usual, [at('')]: 500 })
   show()
   expect((await screen.findByRole('alert')).textContent).toContain('failed with 500')

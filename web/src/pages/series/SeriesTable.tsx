@@ -150,10 +150,10 @@ function Only({ what, value, onDrop }: { what: string; value: string; onDrop: ()
 }
 
 function NoSeries({ isFiltered }: { isFiltered: boolean }) {
-  if (isFiltered) return <Empty title="No series is like that.">Change or clear the filters.</Empty>
+  if (isFiltered) return <Empty title="No series match these filters.">Change or clear the filters.</Empty>
   return (
     <Empty title="There are no series yet.">
-      <p>Every result becomes a point of its series: run a benchmark, or bring the history that you have.</p>
+      <p>Every result becomes a point of its series: run a benchmark, or import the history that you have.</p>
       <pre>assay run bench.yaml{'\n'}assay series import points.csv</pre>
     </Empty>
   )

@@ -31,7 +31,7 @@ export function TrendCard({ full, points, alerts }: TrendCardProps) {
   const newest = points.at(-1)?.at ?? 0
   const range = isCounted(newest) ? 'all' : word('range', RANGE_WORDS)
   const begin = range === 'all' ? undefined : newest - Number.parseInt(range, 10) * DAY_S
-  const told = useMemo(
+  const recent = useMemo(
     () => (begin === undefined ? alerts : alerts.filter((one) => one.opened_at >= begin)),
     [alerts, begin],
   )
@@ -48,7 +48,7 @@ export function TrendCard({ full, points, alerts }: TrendCardProps) {
   )
   return (
     <Card title="Trend" aside={isCounted(newest) ? null : choice}>
-      <Trend series={full.series} points={points} findings={full.findings} alerts={told} begin={begin} />
+      <Trend series={full.series} points={points} findings={full.findings} alerts={recent} begin={begin} />
       <Legend hasBand={numberIn(full.series.report, 'spread') !== null} />
       {picked && <Picked point={picked} full={full} onClose={() => choose({ point: '' })} />}
     </Card>
@@ -58,11 +58,11 @@ export function TrendCard({ full, points, alerts }: TrendCardProps) {
 function Legend({ hasBand }: { hasBand: boolean }) {
   const band = hasBand
     ? '; the band around them holds 95 % of results as long as nothing changes'
-    : '; too few results tell how wide the band around them is'
+    : '; too few results to know how wide the band around them is'
   return (
     <p className="quiet">
-      The lines are the levels between changes{band}. ▼ is a change for the worse, ▲ for the better, ◆ cannot be told;
-      an open sign on a dashed line was expected. Dotted lines and the rows below show what changed around the results.
+      The lines are the levels between changes{band}. ▼ is a change for the worse, ▲ for the better, ◆ undecided; a
+      hollow marker on a dashed line was expected. Dotted lines and the rows below show what changed around the results.
       Click a dot to see its result.
     </p>
   )

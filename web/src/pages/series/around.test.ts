@@ -5,7 +5,7 @@ import { point } from '@/watching/examples'
 const of = (...contexts: Record<string, unknown>[]) =>
   changesAround(contexts.map((context, at) => point(at + 1, 1, { context })))
 
-test('what differs from one point to the next is told once, by kind', () => {
+test('what differs from one point to the next is listed once, by kind', () => {
   const found = of({ driver: '550', commit: 'a' }, { driver: '560', commit: 'b' }, { driver: '560', commit: 'b' })
   expect(found.map((one) => [one.point.id, one.kind, one.says])).toEqual([
     [2, 'environment', ['driver 550 → 560']],

@@ -24,7 +24,7 @@ const KIND_OF: Record<string, Kind> = {
   objective: 'method',
   assay: 'method',
 }
-// Told by other names, or of each point alone.
+// Shown under other names, or for each point alone.
 const APART = new Set(['control', 'throttled', 'doubts', 'definition', 'program', 'machine_id', 'spec', 'method'])
 
 export interface Around {

@@ -18,7 +18,7 @@ const COLOURS: Colours = {
   good: 'good',
   warn: 'warn',
   bad: 'bad',
-  untold: 'untold',
+  unknown: 'unknown',
   band: 'band',
   series: [],
 }

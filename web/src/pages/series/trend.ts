@@ -3,9 +3,9 @@ import { show } from '@/parts/numbers'
 import type { KnownFinding, Point, SeriesRecord } from '@/watching/types'
 import { answerWords, changeWords, count, date, isCounted, numberIn } from '@/watching/words'
 
-/** 95 % of results lie within so many standard errors, or standard deviations. */
+/** 95 % of results lie within this many standard errors, or standard deviations. */
 export const WIDE = 1.96
-// Of the points at each end so many may lie beyond the axis; they are marked at its edge.
+// At each end this many points may lie beyond the axis; they are marked at its edge.
 const BEYOND = 0.01
 const TICKS = 5
 

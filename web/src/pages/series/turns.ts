@@ -14,7 +14,7 @@ const SIGN_UP: Corner[] = [
   [6, 5],
   [0, -6],
 ]
-const SIGN_UNTOLD: Corner[] = [
+const SIGN_UNREPORTED: Corner[] = [
   [0, -6],
   [6, 0],
   [0, 6],
@@ -62,9 +62,9 @@ interface Box {
 }
 
 function drawn(turn: KnownFinding, number: string, { at, left, right, y, height }: Box, colours: Colours): object {
-  const colour = { worse: colours.bad, better: colours.good, 'cannot tell': colours.untold }[turn.finding.answer]
+  const colour = { worse: colours.bad, better: colours.good, 'cannot tell': colours.unknown }[turn.finding.answer]
   const isOpen = turn.state === 'open'
-  const points = (SIGNS[turn.finding.answer] ?? SIGN_UNTOLD).map(([dx, dy]) => [at + dx, y + 8 + dy])
+  const points = (SIGNS[turn.finding.answer] ?? SIGN_UNREPORTED).map(([dx, dy]) => [at + dx, y + 8 + dy])
   const dash = isOpen ? undefined : [4, 3]
   const shape = { x: left, y, width: Math.max(1, right - left), height }
   const text = { text: number, fill: colours.ink, font: '600 12px system-ui, sans-serif' }

@@ -7,7 +7,7 @@ import { Card } from '@/parts/Card'
 
 const LIVENESS = {
   connecting: 'connecting',
-  live: 'the server tells of changes at once',
+  live: 'the server pushes changes immediately',
   polling: 'asked every few seconds: the live connection does not get through',
 } as const
 

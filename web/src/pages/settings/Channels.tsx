@@ -26,10 +26,10 @@ export function Channels() {
       <Asked query={query} what="channels">
         {(page) =>
           page.items.length === 0 ? (
-            <Empty title="This server tells nobody yet.">
+            <Empty title="This server has no channels yet.">
               <p>
                 Write a channel into a file and start <code>assay serve --channels FILE</code>: see “Notify a channel”
-                in the docs. Alerts are on the page Alerts all the same.
+                in the docs. Alerts are on the page Alerts anyway.
               </p>
             </Empty>
           ) : (
@@ -50,7 +50,7 @@ function ChannelTable({ channels }: { channels: Channel[] }) {
 const STATES: Record<Channel['state'], React.ReactNode> = {
   ok: <Mark tone="good" glyph="✓" word="works" />,
   failing: <Mark tone="bad" glyph="✕" word="fails" />,
-  unused: <Mark tone="untold" glyph="–" word="not used yet" />,
+  unused: <Mark tone="unknown" glyph="–" word="not used yet" />,
 }
 
 const COLUMNS: ColumnDef<Channel, unknown>[] = [

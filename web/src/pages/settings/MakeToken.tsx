@@ -109,7 +109,7 @@ function Secret({ name, secret, onClose }: { name: string; secret: string; onClo
           {isCopied ? 'Copied ✓' : 'Copy'}
         </button>
         <button type="button" className="button primary" onClick={close}>
-          I have kept it
+          I have saved it
         </button>
       </p>
     </Dialog>

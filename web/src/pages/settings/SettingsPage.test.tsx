@@ -46,7 +46,7 @@ test('makes a token and shows its secret once', async () => {
   await userEvent.click(screen.getByRole('button', { name: 'Make a token' }))
   expect(await (await sent(asked, 'POST')).json()).toEqual({ name: 'pi', role: 'agent', expires_in_s: 86400 })
   expect(await screen.findByDisplayValue('assay_secret')).toBeTruthy()
-  await userEvent.click(screen.getByRole('button', { name: 'I have kept it' }))
+  await userEvent.click(screen.getByRole('button', { name: 'I have saved it' }))
   expect(screen.queryByDisplayValue('assay_secret')).toBeNull()
 })
 
@@ -58,7 +58,7 @@ test('revoking asks first', async () => {
   expect(new URL((await sent(asked, 'DELETE')).url).pathname).toBe('/api/v1/tokens/t1')
 })
 
-test('who is no admin is told so, and the tokens are not asked for', async () => {
+test('a user who is not an admin sees why, and the tokens are not requested', async () => {
   const { asked } = answer(given('reader'))
   show()
   expect(await screen.findByText(/Only an admin sees the tokens/)).toBeTruthy()
@@ -75,7 +75,7 @@ const channel = {
   waiting: 2,
 }
 
-test('a channel is tried, and its answer is told', async () => {
+test('a channel is tested, and its answer is shown', async () => {
   const { asked } = answer({
     ...given(),
     'GET /api/v1/channels': { items: [channel], next: null },
@@ -89,10 +89,10 @@ test('a channel is tried, and its answer is told', async () => {
   expect(screen.getByText('not sent')).toBeTruthy()
 })
 
-test('without channels it says so; a failure is told', async () => {
+test('without channels it says so; a failure is shown', async () => {
   answer({ ...given(), 'GET /api/v1/channels': { items: [], next: null } })
   const first = show('notifiers')
-  expect(await screen.findByText('This server tells nobody yet.')).toBeTruthy()
+  expect(await screen.findByText('This server has no channels yet.')).toBeTruthy()
   first.unmount()
   answer({ ...given(), 'GET /api/v1/channels': 500 })
   show('notifiers')

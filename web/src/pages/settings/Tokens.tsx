@@ -31,7 +31,7 @@ export function Tokens() {
   return (
     <Card title="Tokens">
       <p className="quiet">
-        A token is a secret that lets somebody in. The server keeps only its hash.
+        A token is a secret that grants access. The server keeps only its hash.
         {session.data.open &&
           ' This server is open: everybody on this machine is admin until the first token is made and the server starts again.'}
       </p>
@@ -104,7 +104,7 @@ function Revoke({ token, onClose }: { token: Token | null; onClose: () => void }
   const revoke = useRevokeToken()
   return (
     <Dialog title={`Revoke the token ${token?.name ?? ''}?`} open={token !== null} onClose={onClose}>
-      <p>Whoever uses it is shut out at once. This cannot be undone.</p>
+      <p>It stops working immediately. This cannot be undone.</p>
       <p className="actions">
         <button
           type="button"

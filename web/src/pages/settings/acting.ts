@@ -2,7 +2,7 @@ import { useMutation, useQueryClient } from '@tanstack/react-query'
 import { client, ok } from '@/api/client'
 import { useTell } from '@/parts/Toasts'
 
-/** Change a setting, say what became of it, and have its list asked again. */
+/** Change a setting, show the outcome, and refetch its list. */
 function useSetting<Wish, Made>(
   list: string,
   act: (wish: Wish) => Promise<Made>,

@@ -10,7 +10,7 @@ const REFUSED = 'The server does not know this token: it may be mistyped, revoke
 export function SignInPage() {
   const [secret, setSecret] = useState('')
   const [remember, setRemember] = useState(false)
-  // A token is kept and we are here all the same: the server refused it. What is typed next is not refused yet.
+  // A token is stored and this page is still shown: the server refused it. What is typed next is not refused yet.
   const refused = useToken() !== '' && secret === ''
   useEffect(() => {
     document.title = 'Sign in · assay'
@@ -28,7 +28,7 @@ export function SignInPage() {
           <img src="./icon.svg" width="26" height="26" alt="" /> assay
         </p>
         <h1>Sign in</h1>
-        <p className="quiet">This server answers only those who have a token.</p>
+        <p className="quiet">This server requires a token.</p>
         <Field
           label="Token"
           wrong={refused ? REFUSED : undefined}
@@ -64,7 +64,7 @@ function Help() {
     <details>
       <summary>I have no token</summary>
       <p>
-        The server printed one when it first started. Whoever runs it makes more, for people who look and for people who
+        The server printed one when it first started. Its administrator makes more, for readers and for people who
         change things:
       </p>
       <pre>{'assay tokens create my-name --role reader\nassay tokens create my-name --role user'}</pre>

@@ -9,7 +9,7 @@ const ATTRIBUTES = new Set([
   ...['transform', 'text-anchor'],
 ])
 
-/** A drawing made anew from its text, with what is allowed alone; null where the text is no drawing. */
+/** A drawing rebuilt from its text with only allowed content; null where the text is not a drawing. */
 export function cleanDrawing(text: string): SVGSVGElement | null {
   // A document of DOMParser is inert: nothing in it runs or loads. Only copies of known parts leave it.
   const root = new DOMParser().parseFromString(text, 'text/html').body.firstElementChild
