@@ -32,10 +32,10 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401  (whatever the attribute is)
 
 
 class _Package(ModuleType):
-    """`assay.run` is the function for users, although a stage of the house has the same name.
+    """`assay.run` is the public function, although a package has the same name.
 
     Importing a submodule sets it as an attribute of its package; the two functions below win over that.
-    Submodules are found through `sys.modules` all the same.
+    Submodules are still found through `sys.modules`.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""`python -m assay` is the `assay` command; Ctrl-C is heeded from the first moment, while the rest is still loading."""
+"""`python -m assay` is the `assay` command; Ctrl-C works from the first moment, while the rest is still loading."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _presses = itertools.count()
 
 def main() -> NoReturn:
     """Load the command line and run it."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # who ignores it, ignores it
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a parent that ignores it is respected
         signal.signal(signal.SIGINT, _while_loading)
     from assay.cli.main import main as run
 
@@ -22,7 +22,7 @@ def main() -> NoReturn:
 
 
 def _while_loading(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  (signal's signature)
-    """End at once: nothing was begun that would have to be put in order."""
+    """Exit immediately: nothing has started that would need cleaning up."""
     if next(_presses) == 0:
         os.write(2, b"interrupted\n")
         os._exit(_INTERRUPTED)

@@ -36,10 +36,9 @@ SYSTEM_CLOCK = SystemClock()
 
 
 class SteadyClock:
-    """Calendar time whose steps are left out: for spans that end at a moment, such as leases.
+    """Calendar time without its steps: for spans that end at a moment, such as leases.
 
-    It follows the calendar while that drifts. When the calendar is set forwards or backwards, or the machine slept, it
-    goes on by the monotonic clock.
+    It follows a drifting calendar. When the calendar is set, or the machine slept, it continues by the monotonic clock.
     """
 
     STEP_S = 1.0

@@ -18,7 +18,7 @@ def emit(metrics: Mapping[str, float]) -> None:
     """Report metrics: one JSON line to the pipe named by ASSAY_EMIT_PIPE, else to standard output.
 
     Args:
-        metrics: metric name → number. NaN and infinities may be given; they are kept and told apart.
+        metrics: metric name → number. NaN and infinities are accepted and stay distinct.
 
     Raises:
         TypeError: if this is not a mapping of names to numbers.
@@ -47,7 +47,7 @@ def _number(name: str, value: object) -> float:
 
 
 def _write(path: str, line: bytes) -> bool:
-    """Write to the pipe; False when nobody reads it, so that a program never hangs on us."""
+    """Write to the pipe; False when it has no reader, so that a program never hangs."""
     try:
         fd = os.open(path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_NONBLOCK", 0))
     except OSError:

@@ -18,7 +18,7 @@ NOT_KEPT = ("store", "samples", "disk")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong, told so that it can be fixed."""
+    """One thing that is wrong, and how to fix it."""
 
     code: str
     message: str

@@ -15,7 +15,7 @@ _PIPE_WAIT_S = 5.0
 
 
 def read_bounded(path: Path, most_bytes: int) -> bytes:
-    """The content of a file, or of a pipe that somebody writes to.
+    """The content of a file, or of a pipe that has a writer.
 
     Raises:
         OSError: if it cannot be read, is neither file nor pipe (a device may never end), or is larger (`EFBIG`).
@@ -23,7 +23,7 @@ def read_bounded(path: Path, most_bytes: int) -> bytes:
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except ValueError as problem:
-        raise OSError(errno.EINVAL, f"no name of a file: {problem}") from None
+        raise OSError(errno.EINVAL, f"not a valid file name: {problem}") from None
     with os.fdopen(handle, "rb", buffering=0) as file:
         mode = os.fstat(handle).st_mode
         if stat.S_ISREG(mode):
@@ -57,10 +57,10 @@ def _upto(size: int, read: Callable[[int], bytes | None]) -> bytes:
 
 
 def _piped(handle: int, size: int) -> bytes:
-    """What somebody writes to a pipe; a pipe that stays silent is an error."""
+    """Read from a pipe; one that stays silent is an error."""
     ready, _, _ = select.select([handle], [], [], _PIPE_WAIT_S)
     if not ready:
-        raise OSError(errno.ETIMEDOUT, f"nobody writes to this pipe: nothing came for {_PIPE_WAIT_S:g} s")
+        raise OSError(errno.ETIMEDOUT, f"no data came through this pipe for {_PIPE_WAIT_S:g} s")
     return os.read(handle, size)
 
 

@@ -1,4 +1,4 @@
-"""HTTP to a server that somebody named: one way to reach it, and one way to say why it was not reached.
+"""HTTP to a server that the user named, and the reason where it was not reached.
 
 The processes that measure do not use it: they have connections of their own, which cost less to load.
 """

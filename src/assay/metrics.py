@@ -101,8 +101,8 @@ _OF_A_DEVICE = (
     Metric("storage_read_gb_per_s", "GB/s", "higher", "a large file read from start to end, as a model is loaded"),
 )  # fmt: skip
 
-# What is seen of a run and its machine from the side, over the measured window.
-_FROM_THE_SIDE = (
+# Telemetry of a run and its machine, over the measured window.
+_TELEMETRY = (
     Metric("gpu_util_pct", "%", None, "share of the time in which a kernel ran on the GPU"),
     Metric("power_w", "W", "lower", "mean power of the devices whose energy was read"),
     Metric("energy_j", "J", "lower", "energy of those devices over the measured window, idle power included"),
@@ -124,7 +124,7 @@ _OF_OUR_SERVICE = (
 METRICS = {metric.name: metric for metric in _KNOWN}
 METRICS |= {metric.name: replace(metric, access="black box") for metric in _OF_A_SERVICE}
 METRICS |= {metric.name: replace(metric, access="gray box") for metric in _OF_OUR_SERVICE}
-METRICS |= {metric.name: metric for metric in (*_OF_A_DEVICE, *_FROM_THE_SIDE)}
+METRICS |= {metric.name: metric for metric in (*_OF_A_DEVICE, *_TELEMETRY)}
 
 _UNIT_BY_SUFFIX = {
     "_gb_per_s": "GB/s", "_per_s": "1/s", "_tflops": "TFLOPS", "_per_j": "1/J",

@@ -34,13 +34,13 @@ def test_a_file_is_read_up_to_a_bound(tmp_path):
 def test_what_is_no_file_is_not_read(tmp_path, monkeypatch):
     monkeypatch.setattr("assay.files._PIPE_WAIT_S", 0.01)
     os.mkfifo(tmp_path / "silent")
-    for path, why in ((ENDLESS, "device"), (tmp_path, "directory"), (tmp_path / "silent", "nobody writes")):
+    for path, why in ((ENDLESS, "device"), (tmp_path, "directory"), (tmp_path / "silent", "no data came")):
         with pytest.raises(OSError, match=why):
             read_bounded(path, 10)
     for path in (ENDLESS, tmp_path):
         with pytest.raises(OSError, match="no file"):
             refuse_endless(path)
-    with pytest.raises(OSError, match="no name of a file"):
+    with pytest.raises(OSError, match="not a valid file name"):
         read_bounded(Path("a\0b"), 10)
 
 

@@ -65,7 +65,7 @@ def delivery(state: str, current_fence: int, fence: int, attempt: str | None) ->
 def needs_key(job: Job) -> str:
     """The set of needs of a job, as a hash: jobs that need the same share it.
 
-    The parts of one load need each other beside what else they need, so they share it with nobody else.
+    The parts of one load also need each other, so they share it with no other job.
     """
     target = job.definition.target
     settings = target.model_dump(mode="json", include={"runtime", "device"})

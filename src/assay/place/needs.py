@@ -26,7 +26,7 @@ class Profile:
     gpu_memory_bytes: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)
     id: str = ""  # what the server calls it; jobs may be pinned to this as well as to its name
-    commands: bool = True  # whether it runs programs that a benchmark names; an agent only when told so
+    commands: bool = True  # whether it runs programs that a benchmark names; an agent only with --allow command
     takes_jobs: bool = True  # False for a worker of SARK: it is known and never asks for a job
 
 
@@ -38,15 +38,14 @@ def missing(job: Job, profile: Profile) -> tuple[str, ...]:
         )
     needs = job.definition.needs
     runtime, device = runtime_of(job), device_of(job)
-    problems = []
+    lacks = []
     if runtime and runtime not in profile.runtimes:
         offered = ", ".join(profile.runtimes) or "no runtime"
-        problems.append(f"the runtime {runtime} is needed, {profile.name} has {offered}")
+        lacks.append(f"the runtime {runtime} is needed, {profile.name} has {offered}")
     proven = profile.devices.get(runtime or "")
     if device and proven is not None and device.partition(":")[0] not in proven:
         offered = ", ".join(f"{name} ({proof})" for name, proof in proven.items()) or "no device"
-        problems.append(f"the device {device} is needed, {profile.name} has {offered}")
-    lacks = problems
+        lacks.append(f"the device {device} is needed, {profile.name} has {offered}")
     programs = programs_in_words(job.definition)
     if programs and not profile.commands:
         is_are = "is" if len(programs) == 1 else "are"
@@ -97,7 +96,7 @@ def runtime_of(job: Job) -> str | None:
 
 
 def machines_of(job: Job) -> int:
-    """How many machines must be there at once: more than one for the parts of a shared load."""
+    """How many machines must be available together: more than one for the parts of a shared load."""
     return job.definition.load.hosts if is_part(job.definition) else 1
 
 
@@ -113,5 +112,5 @@ def needs_in_words(job: Job) -> str:
     words += [needs.os] if needs.os else []
     words += [f"{label}={value}" for label, value in needs.labels.items()]
     words += [f"on {needs.agent}"] if needs.agent else []
-    words += [f"{machines_of(job)} machines at once"] if machines_of(job) > 1 else []
+    words += [f"{machines_of(job)} machines together"] if machines_of(job) > 1 else []
     return ", ".join(words) or "nothing special"

@@ -60,10 +60,10 @@ class RedisBroker:
         self._secret = unquote(urlsplit(url).password or "")
         self._prefix = prefix
         self._clock = clock
-        # A waiting agent asks again this often: a bell that rang for one that died is heard by another.
+        # A waiting agent asks again this often: a notification lost with a dead agent reaches another one.
         self._longest_sleep_s = answer_s / 2
         self._sha = ""
-        self._seen = ""
+        self._offered_to = ""
         self._redis = _client(url, answer_s)
 
     def offer(self, offers: Iterable[JobOffer]) -> int:
@@ -88,7 +88,7 @@ class RedisBroker:
             if taken or left_s <= 0 or not bells:
                 return taken
             sleep_s = min(left_s, due_in_s, self._longest_sleep_s)
-            self._ask(lambda: self._redis.blpop(bells, max(sleep_s, 0.001)))  # noqa: B023  (asked at once)
+            self._ask(lambda: self._redis.blpop(bells, max(sleep_s, 0.001)))  # noqa: B023  (called in this iteration)
 
     def ack(self, *taken: JobClaim) -> tuple[JobClaim, ...]:
         """Forget jobs that were claimed; return those whose number was still the newest."""
@@ -111,20 +111,20 @@ class RedisBroker:
         lanes = cast("list[str]", self._ask(lambda: self._redis.hkeys(f"{self._prefix}depth")))
         back: list[str] = []
         for some in _in_parts(lanes):
-            got = [""] * _AT_ONCE
-            while len(got) >= _AT_ONCE:
-                got = cast("list[str]", self._do("reclaim", int(idle_s * 1000), _AT_ONCE, *some))
-                back += got
+            jobs = [""] * _AT_ONCE
+            while len(jobs) >= _AT_ONCE:
+                jobs = cast("list[str]", self._do("reclaim", int(idle_s * 1000), _AT_ONCE, *some))
+                back += jobs
         return tuple(back)
 
     def knows(self, jobs: Iterable[str]) -> frozenset[str]:
         """Those of the jobs that are queued or taken."""
         present: set[str] = set()
         for some in _in_parts(jobs):
-            asked = self._redis.pipeline(transaction=False)
+            pipeline = self._redis.pipeline(transaction=False)
             for job in some:
-                asked.exists(f"{self._prefix}job:{job}")
-            present.update(job for job, there in zip(some, self._ask(asked.execute), strict=True) if there)
+                pipeline.exists(f"{self._prefix}job:{job}")
+            present.update(job for job, exists in zip(some, self._ask(pipeline.execute), strict=True) if exists)
         return frozenset(present)
 
     def sizes(self) -> Mapping[str, int]:
@@ -133,18 +133,18 @@ class RedisBroker:
         return {str(queue): int(size) for queue, size in zip(answer[::2], answer[1::2], strict=True)}
 
     def is_fresh(self) -> bool:
-        """Whether Redis was emptied or started anew since the last mark, so that all jobs have to be offered again.
+        """Whether Redis was emptied or restarted since the last mark, so that all jobs have to be offered again.
 
         A start counts even if Redis reads its files back: the last second before a crash may be missing there.
         """
-        self._seen = self._run_id()
-        return self._ask(lambda: self._redis.get(f"{self._prefix}mark")) != self._seen
+        self._offered_to = self._run_id()
+        return self._ask(lambda: self._redis.get(f"{self._prefix}mark")) != self._offered_to
 
     def mark(self) -> None:
         """Note that all jobs have been offered."""
-        # By what was seen before the offers: a Redis that was started in between is fresh again.
-        seen = self._seen or self._run_id()
-        self._ask(lambda: self._redis.set(f"{self._prefix}mark", seen))
+        # The id from before the offers: a Redis that was restarted in between is fresh again.
+        run_id = self._offered_to or self._run_id()
+        self._ask(lambda: self._redis.set(f"{self._prefix}mark", run_id))
 
     def close(self) -> None:
         self._redis.close()
@@ -159,7 +159,7 @@ class RedisBroker:
         return tuple(JobClaim(job, int(fence), ticket) for job, fence, ticket in taken), due_in_s
 
     def _run_id(self) -> str:
-        """What Redis calls itself until it is started anew."""
+        """The id that Redis has until it is restarted."""
         facts = self._ask(lambda: self._redis.info("server"))
         return f"run {facts.get('run_id', '')}"
 
@@ -172,7 +172,7 @@ class RedisBroker:
             if self._sha:
                 return self._redis.evalsha(self._sha, 1, self._prefix, *words)
         except NoScriptError:
-            pass  # Redis was started anew
+            pass  # Redis was restarted
         self._sha = self._redis.script_load(_SCRIPT)
         return self._redis.evalsha(self._sha, 1, self._prefix, *words)
 
@@ -183,7 +183,7 @@ class RedisBroker:
             failure: RedisError = problem
             tip = "check the user and password in the URL of Redis"
         except RedisError as problem:
-            failure, tip = problem, "check that Redis runs there and can be reached; the next call connects anew"
+            failure, tip = problem, "check that Redis runs there and can be reached; the next call reconnects"
         text = str(failure).replace(self._secret, "***") if self._secret else str(failure)
         raise StoreError(f"Redis does not serve the queue: {text}", code="redis", at=self.address, try_=tip)
 

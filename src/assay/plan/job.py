@@ -1,7 +1,7 @@
 """The job: one point of a benchmark's matrix, for one machine, as engines move it.
 
-Its life is one table of (state, event) → state: nothing else may decide what follows what. Its digest says what it
-means: same meaning, same digest, whatever the spelling.
+Its life cycle is one table of (state, event) → state. Its digest identifies what it measures: same meaning, same
+digest, whatever the spelling.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ Event = Literal["start", "finish", "fail", "cancel", "interrupt", "release", "ex
 
 TABLE: dict[tuple[State, Event], State] = {
     ("pending", "start"): "running",
-    ("pending", "fail"): "failed",  # nobody can run it
+    ("pending", "fail"): "failed",  # no machine can run it
     ("pending", "cancel"): "cancelled",
     ("running", "finish"): "done",
     ("running", "fail"): "failed",
     ("running", "cancel"): "cancelled",
-    ("running", "interrupt"): "pending",  # the process that ran it is gone; its finished runs are kept
-    ("running", "release"): "pending",  # its agent gave it back unfinished, through no fault of the job
-    ("running", "expire"): "pending",  # its agent fell silent; the lease is void and the job is offered again
-    ("running", "poison"): "poisoned",  # too many agents fell silent over it
+    ("running", "interrupt"): "pending",  # its process is gone; finished runs are kept
+    ("running", "release"): "pending",  # its agent returned it, through no fault of the job
+    ("running", "expire"): "pending",  # the agent's heartbeats stopped; the lease is void and the job is offered again
+    ("running", "poison"): "poisoned",  # too many agents were lost while running it
     ("failed", "retry"): "pending",
     ("poisoned", "retry"): "pending",
     ("cancelled", "retry"): "pending",
@@ -44,7 +44,7 @@ CampaignState = Literal["done", "partial", "failed", "cancelled"]
 
 
 def campaign_state(counts: Mapping[str, int]) -> CampaignState:
-    """How a campaign ended, by how its jobs did; the same on every engine."""
+    """The final state of a campaign, from the states of its jobs; the same on every engine."""
     ended = {state for state, jobs in counts.items() if jobs}
     if ended == {"done"}:
         return "done"
@@ -72,15 +72,14 @@ DIGEST_VERSION = 1
 def digest_of(definition: Definition, fingerprints: Mapping[str, str]) -> str:
     """Hash what a job measures.
 
-    Defaults do not count (a key given its default means the same as a key left out), nor do key order, unit
-    spelling or file format: all of these are gone after parsing. Files count by content, not by path. Prices of
-    machines do not count either.
+    Defaults (explicit or omitted), key order, unit spelling, file format and machine prices do not count. Files count
+    by content, not by path.
 
     Args:
         fingerprints: text in the definition (a path, a command) → SHA-256 of the content behind it.
     """
     meaning = definition.model_dump(mode="json", exclude_defaults=True)
-    meaning.pop("prices", None)  # what a machine costs changes no measurement
+    meaning.pop("prices", None)
     meaning["files"] = sorted(set(fingerprints.values()))
     target = meaning.get("target", {})
     if target.get("model") in fingerprints:
@@ -90,9 +89,9 @@ def digest_of(definition: Definition, fingerprints: Mapping[str, str]) -> str:
         if isinstance(entry, dict) and entry.get("file") in fingerprints:
             entry["file"] = fingerprints[entry["file"]]
     for owner in (target, *meaning.get("services", {}).values()):
-        for wanted in owner.get("fetch", ()):
-            if wanted.get("src") in fingerprints:
-                wanted["src"] = fingerprints[wanted["src"]]
+        for download in owner.get("fetch", ()):
+            if download.get("src") in fingerprints:
+                download["src"] = fingerprints[download["src"]]
     for key in FILE_KEYS:
         *parts, last = key.split(".")
         section: Any = meaning
@@ -123,7 +122,7 @@ class JobFile:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One point of the matrix, complete: whoever holds this document can measure it."""
+    """One point of the matrix, complete: nothing else is needed to measure it."""
 
     benchmark: str
     digest: str
@@ -135,10 +134,9 @@ class Job:
     """Folder that relative paths of the definition start from."""
     campaign: str = ""
     files: Mapping[str, tuple[JobFile, ...]] = field(default_factory=dict)
-    """Text of the definition that names a file → that file and those beside it, by content; empty where the
-    files lie on this very machine."""
+    """Text of the definition that names a file → that file and those beside it; empty where they lie here."""
     git: Mapping[str, JsonValue] = field(default_factory=dict)
-    """Commit of the folder that its files came from, where they are measured elsewhere."""
+    """Commit of the folder that its files came from, if another machine measures it."""
     schema: Literal["assay.job/1"] = "assay.job/1"
 
     @property
@@ -147,7 +145,7 @@ class Job:
         return f"{self.campaign or 'adhoc'}-job-{self.index}"
 
 
-# The key of a point that says which of the machines a job is for.
+# The key of a point that holds a job's machine, where several share a load.
 HOST = "load.host"
 
 
@@ -165,7 +163,7 @@ def is_part(definition: Definition) -> bool:
 
 
 def whole(job: Job) -> Job:
-    """The job of all machines together: what the parts are parts of."""
+    """The job that a part belongs to: the load of all machines together."""
     point = {path: value for path, value in job.point.items() if path != HOST}
     return replace(job, definition=_for_host(job.definition, None), point=point)
 

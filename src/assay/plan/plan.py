@@ -25,7 +25,7 @@ MAX_POINTS = 100_000
 # Characters of all jobs together, and comparisons of points with rules of `exclude`: seconds of work.
 MAX_PLANNED = 100_000_000
 MAX_COMPARED = 5_000_000
-# What a value of a point costs at least, whatever its text.
+# The least that one value of a point costs, in characters.
 _OF_AN_AXIS = 64
 
 
@@ -43,17 +43,11 @@ def points(matrix: Matrix, document: Mapping[str, JsonValue] | None = None, at: 
 
 
 def _refuse_large(matrix: Matrix, document: Mapping[str, JsonValue], at: str) -> None:
-    """Refuse a matrix whose jobs would hold too much together: each has a copy of the document and its own values.
-
-    Raises:
-        SpecError: if they would.
-    """
+    """Refuse a matrix whose jobs would be too large together: each has a copy of the document and its own values."""
     count = math.prod(len(values) for values in matrix.axes.values())
     if count > MAX_POINTS:
         shown = f"{count:,}" if count < 10**18 else "more than 10^18"
-        raise SpecError(
-            f"the matrix has {shown} points; at most {MAX_POINTS:,} are planned at once", code="matrix", at=at
-        )
+        raise SpecError(f"the matrix has {shown} points; at most {MAX_POINTS:,} can be planned", code="matrix", at=at)
     each = len(json.dumps({key: value for key, value in document.items() if key != "matrix"}))
     each += sum(_OF_AN_AXIS + max(len(json.dumps(value)) for value in values) for values in matrix.axes.values())
     planned = (count + len(matrix.include)) * each
@@ -86,10 +80,10 @@ _ONCE_FOR_ALL = ("slurm", "kubernetes")
 
 
 def refuse_unsupported(benchmark: Benchmark, engines: Collection[str] = ("local",)) -> None:
-    """Refuse what would silently not happen.
+    """Refuse what this installation would silently skip.
 
     Raises:
-        MeasureError: for an engine that is not one of these, and for monitoring where nobody starts it.
+        MeasureError: for an engine that is not one of these, and for monitoring on an engine without Prometheus.
     """
     if benchmark.place.engine not in engines:
         first = next(iter(engines))
@@ -98,7 +92,7 @@ def refuse_unsupported(benchmark: Benchmark, engines: Collection[str] = ("local"
     if benchmark.monitoring and {"fleet", "kubernetes"} & set(engines):
         who = "agents of a server" if "fleet" in engines else "pods"
         message = f"monitoring is for runs on one machine and on a Slurm cluster; {who} start no Prometheus"
-        remedy = "remove it; every job is watched from the side anyway (measure.probe)"
+        remedy = "remove it; every job records telemetry anyway (measure.probe)"
         raise MeasureError(message, code="monitoring", at="monitoring", try_=remedy)
 
 
@@ -182,9 +176,7 @@ def make_plan(loaded: Loaded, fingerprint: Fingerprint) -> Plan:
 
 
 def combine(plans: Sequence[Plan]) -> Plan:
-    """Join plans into one, under the name of the first: their jobs in order, renumbered.
-
-    Equal jobs are kept apart: whoever asks for the same job twice wants it measured twice.
+    """Join plans into one, under the name of the first: their jobs in order, renumbered; equal jobs stay separate.
 
     Raises:
         SpecError: if there is no plan.
@@ -219,7 +211,7 @@ WARMUP_CAP_SHARE = 1.0
 USUAL_TESTS = 10
 USUAL_SIZES = 6
 AROUND_A_SIZE = 1.5
-# A search takes at most so many times `probes × probe`, and each probe this share of its length to settle.
+# A search takes at most this many times `probes × probe`, and each probe this share of its length to settle.
 SEARCH_IN_ALL = 3.0
 SEARCH_SETTLE = 0.15
 

@@ -1,12 +1,11 @@
-"""When a schedule is due, and which of its passed due times are run, wait, or are left out.
+"""When a schedule is due, and which of its passed due times are run, delayed or skipped.
 
-The times are those of a clock on the wall of the schedule's zone, each at most once:
+Times are wall-clock times of the schedule's zone, each due at most once:
 
-- A time that the clocks leave out (they are put forward) is due the moment they go on; several of them together are due
-  once.
-- A time that the clocks show twice (they are put back) is due the first time.
+- A time skipped when clocks are put forward is due right after the gap; several skipped times are due once.
+- A time shown twice when clocks are put back is due the first time.
 
-All moments that come out of here are in UTC.
+All results are in UTC.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def due_between(schedule: Schedule, start: datetime, end: datetime, most: int | 
 
 
 def start_of(schedule: Schedule, name: str, due: datetime) -> datetime:
-    """When a due time begins: later by its share of the jitter, which everybody works out to be the same."""
+    """The start of a due time: later by a share of the jitter that is the same on every server."""
     if not schedule.jitter:
         return due
     digest = hashlib.sha256(f"{due.timestamp():.0f} {name}".encode()).digest()
@@ -47,7 +46,7 @@ def _forwards(schedule: Schedule, after: datetime) -> Iterator[datetime]:
     zone, last = schedule.zone, after
     for wall in CronSim(schedule.fields, after.astimezone(zone).replace(tzinfo=None, fold=0)):
         due = _moment(wall, zone)
-        if due > last:  # not a second time, nor one of an hour that is shown again
+        if due > last:  # neither a second time nor one of a repeated hour
             last = due
             yield due
 
@@ -64,7 +63,7 @@ def _backwards(schedule: Schedule, until: datetime) -> Iterator[datetime]:
 
 
 def _latest_wall(local: datetime) -> datetime:
-    """The latest time that the clocks have shown up to a moment: in an hour that is shown again, its end."""
+    """The latest wall-clock time shown up to a moment: in a repeated hour, its end."""
     wall = local.replace(tzinfo=None, fold=0)
     first, now = local.replace(fold=0).utcoffset(), local.utcoffset()
     if local.fold and first is not None and now is not None:
@@ -74,7 +73,7 @@ def _latest_wall(local: datetime) -> datetime:
 
 
 def _moment(wall: datetime, zone: tzinfo) -> datetime:
-    """The first moment at which clocks show a time; for one that they leave out, the moment at which they go on."""
+    """The first moment at which clocks show a time; for a skipped one, the end of the gap."""
     instant = wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
     if instant.astimezone(zone).replace(tzinfo=None) == wall:
         return instant
@@ -96,15 +95,15 @@ def _change(before: int, after: int, zone: tzinfo) -> datetime:
 
 Missed = Literal["skip", "once", "all"]
 
-# Servers look every second; one that was away for longer than this has missed what was due.
+# Servers look every second; one that was down for longer than this has missed what was due.
 LATE_AFTER_S = 60.0
-# A server that was away for a month must not begin with a month of runs.
+# A server that was down for a month must not start with a month of runs.
 MOST_AT_ONCE = 24
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleDecision:
-    """What becomes of one due time."""
+    """What to do about one due time."""
 
     due: datetime
     word: Literal["fire", "wait", "miss"]
@@ -122,7 +121,7 @@ def decide(
     """Decide about due times that have passed, oldest first.
 
     Args:
-        more: there are older ones, which are too many to be named.
+        more: whether there are older ones, too many to be listed.
     """
     late = [moment for moment in due if (now - start(moment)).total_seconds() > LATE_AFTER_S]
     fired = set(due) - set(late)

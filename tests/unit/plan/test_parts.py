@@ -50,7 +50,7 @@ def test_parts_of_a_point_know_each_other_and_what_they_are_parts_of():
 def test_parts_need_each_other_and_other_jobs_need_what_they_always_did():
     first, second, third, _ = plan(matrix={"load.rate": [10.0, 40.0]}).jobs
     assert needs_key(first) == needs_key(second) != needs_key(third)
-    assert "2 machines at once" in needs_in_words(first)
+    assert "2 machines together" in needs_in_words(first)
     one, other = plan(hosts=None, matrix={"load.rate": [10.0, 40.0]}).jobs
     assert needs_key(one) == needs_key(other)
     assert "machines" not in needs_in_words(one)

@@ -144,7 +144,7 @@ def test_too_few_agents_are_told_and_fail_where_that_is_asked(share, control):
     agents(control, 1)
     (placement,) = control.placement(campaign)
     assert (placement.machines, len(placement.able), placement.jobs) == (2, 1, 2)
-    assert "2 machines at once" in placement.in_words
+    assert "2 machines together" in placement.in_words
     assert control.fail_unplaceable(campaign) == ()
     failing = share(settings=FleetSettings(unplaceable="fail")).jobs[0].campaign
     assert len(control.fail_unplaceable(failing)) == 2

@@ -95,7 +95,7 @@ class FleetClient(Transport):
     # An agent's messages
 
     def enroll(self, enrolment: Enrolment, *, patience_s: float | None = None) -> Enrolled:
-        """Make a device known; from now on, everything is said with its key."""
+        """Register a device; all later requests carry its key."""
         self._client.headers[AGENT_KEY] = agent_key(enrolment.identity)
         return self._tell("POST", "/agents", enrolment, Enrolled, repeat=True, patience_s=patience_s)
 
@@ -143,7 +143,7 @@ class FleetClient(Transport):
         params = {"agent": agent, "sha256": sha256}
         self.send("PUT", f"{_attempt(job, fence)}/artefacts/{quote(name, safe='')}", params=params)
 
-    # What is measured elsewhere: sent once each, because whoever tells it comes again by itself
+    # Campaigns measured elsewhere: sent once each, because the sender repeats them by itself
 
     def know(self, campaign: str, elsewhere: Elsewhere) -> Known:
         """Make a campaign known that is measured elsewhere; one that is known stays as it is."""
@@ -183,7 +183,7 @@ class FleetClient(Transport):
         return digest
 
     def download(self, sha256: str, to: Path, *, patience_s: float = _TRANSFER_PATIENCE_S) -> None:
-        """Fetch a file; it is there whole and verified, or not at all. A cut transfer goes on where it was cut.
+        """Fetch a file, whole and verified or not at all; a transfer that was cut resumes.
 
         Raises:
             MeasureError: if what came is not the file that was asked for.

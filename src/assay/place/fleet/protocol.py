@@ -41,7 +41,7 @@ class Enrolment:
     version: str = ""
     """Version of assay on the device."""
     slots: int = 1
-    """How many jobs it may hold at once; more than one only with a device for each."""
+    """How many jobs it may run concurrently; more than one only with a device for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +143,9 @@ DeliveryWord = Literal["accepted", "repeated", "late", "unknown", "replaced"]
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What became of a result: accepted counts, the others are kept as evidence; either way the agent may forget it.
+    """How a result was taken: `accepted` counts, the others are kept as evidence; the agent may forget it either way.
 
-    A result that was told from elsewhere may be told again with more in it: then it was `replaced`.
+    A result measured elsewhere may be sent again with more in it: then it was `replaced`.
     """
 
     delivery: DeliveryWord

@@ -45,7 +45,7 @@ class RefusedError(UsageError):
 
 
 class AwayError(MeasureError):
-    """Nobody answered, or somebody who cannot answer now; asking again may help."""
+    """The server did not answer or is unavailable; a retry may help."""
 
     status = 0
 
@@ -84,7 +84,7 @@ def shown(url: str) -> str:
 
 
 class Transport:
-    """One server, reached by HTTP; may be used by several threads at once."""
+    """One server, reached by HTTP; thread-safe."""
 
     def __init__(
         self,
@@ -156,15 +156,15 @@ class Transport:
                 return once()
             except httpx.HTTPError as problem:
                 if _is_no_http(problem):
-                    said = " ".join(str(problem).split())
-                    raise self._foreign(f"what answers there does not speak HTTP: {_cut(said)}") from None
+                    reason = _cut(" ".join(str(problem).split()))
+                    raise self._foreign(f"what answers there does not speak HTTP: {reason}") from None
                 away = self._away(problem)
                 may_repeat = repeat or isinstance(problem, httpx.ConnectError | httpx.ConnectTimeout)
-                asked_s = 0.0
+                retry_after_s = 0.0
             except _BusyError as busy:
-                away, may_repeat, asked_s = busy.error, repeat, busy.wait_s
+                away, may_repeat, retry_after_s = busy.error, repeat, busy.wait_s
             failures += 1
-            wait_s = max(asked_s, back_off_s(failures))
+            wait_s = max(retry_after_s, back_off_s(failures))
             if not may_repeat or self._clock.monotonic_s() + wait_s > end_s:
                 raise away from None
             self._pause(wait_s)
@@ -202,24 +202,24 @@ class Transport:
         status = response.status_code
         if status < 300:
             return response
-        said = _problem_document(response)
+        document = _problem_document(response)
         if status in _BUSY or status == 408:
-            raise _BusyError(_error(AwayError, _problems(response, said), status), _asked_s(response))
-        if said is None and response.request.method != "HEAD":  # an answer to HEAD has no document
+            raise _BusyError(_error(AwayError, _problems(response, document), status), _retry_after_s(response))
+        if document is None and response.request.method != "HEAD":  # an answer to HEAD has no document
             raise self.not_assay(response)
-        problems = _problems(response, said)
+        problems = _problems(response, document)
         raise _error(AwayError, problems, status) if status >= 500 else _error(RefusedError, problems, status)
 
     def _away(self, problem: httpx.HTTPError) -> AwayError:
-        said = failure_words(problem)
+        reason = failure_words(problem)
         tip = "check the address, that the server runs, and the network"
-        if "CERTIFICATE_VERIFY_FAILED" in said:
+        if "CERTIFICATE_VERIFY_FAILED" in reason:
             tip = "name the certificate of the server's authority with --ca"
-        return AwayError(f"the server does not answer: {said}", code=AWAY, at=self.url, try_=tip)
+        return AwayError(f"the server does not answer: {reason}", code=AWAY, at=self.url, try_=tip)
 
 
 def back_off_s(failures: int, longest_s: float = _LONGEST_WAIT_S) -> float:
-    """How long to wait after so many failures in a row: twice as long each time, with jitter."""
+    """How long to wait after this many failures in a row: twice as long each time, with jitter."""
     return min(_FIRST_WAIT_S * 2.0 ** min(failures - 1, 20), longest_s) * random.uniform(0.5, 1.0)  # noqa: S311
 
 
@@ -236,8 +236,8 @@ def _is_no_http(problem: httpx.HTTPError) -> bool:
     """Whether bytes came that are no HTTP; a connection that was only closed too early is not meant."""
     if isinstance(problem, httpx.DecodingError):
         return True
-    said = str(problem)
-    return isinstance(problem, httpx.RemoteProtocolError) and "disconnected" not in said and "closed" not in said
+    reason = str(problem)
+    return isinstance(problem, httpx.RemoteProtocolError) and "disconnected" not in reason and "closed" not in reason
 
 
 def _described(response: httpx.Response) -> str:
@@ -246,8 +246,8 @@ def _described(response: httpx.Response) -> str:
     if location := response.headers.get("location"):
         parts.append(f"and refers to {_cut(shown(location))}")
     elif response.is_stream_consumed or response.is_closed:
-        said = " ".join(response.content.decode(errors="replace").split())
-        parts.append(repr(_cut(said)) if said else "an empty body")
+        text = " ".join(response.content.decode(errors="replace").split())
+        parts.append(repr(_cut(text)) if text else "an empty body")
     return f"this is not an assay server: {', '.join(parts)}"
 
 
@@ -264,33 +264,35 @@ def _error(kind: type[E], problems: tuple[Problem, ...], status: int) -> E:
 def _problem_document(response: httpx.Response) -> dict[str, Any] | None:
     """The problem document of an answer; None where something else than the server answered."""
     try:
-        said = response.json()
+        document = response.json()
     except ValueError:
         return None
-    ours = isinstance(said, dict) and isinstance(said.get("code"), str) and isinstance(said.get("detail"), str)
-    return said if ours else None
+    texts = [document.get(key) for key in ("code", "detail")] if isinstance(document, dict) else [None]
+    return document if all(isinstance(text, str) for text in texts) else None
 
 
 def _problems(response: httpx.Response, document: Mapping[str, Any] | None) -> tuple[Problem, ...]:
-    """What a problem document says, each of several problems apart; without one, what the status says."""
-    said = document or {}
-    listed = said.get("errors")
+    """The problems of a problem document; without one, what the status says."""
+    document = document or {}
+    listed = document.get("errors")
     several = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
-    return tuple(_problem(response, entry) for entry in several) or (_problem(response, said),)
+    return tuple(_problem(response, entry) for entry in several) or (_problem(response, document),)
 
 
-def _problem(response: httpx.Response, said: Mapping[str, Any]) -> Problem:
+def _problem(response: httpx.Response, document: Mapping[str, Any]) -> Problem:
     status, request = response.status_code, response.request
-    message = said.get("message") or said.get("detail") or said.get("title") or f"the server answered {status}"
+    message = (
+        document.get("message") or document.get("detail") or document.get("title") or f"the server answered {status}"
+    )
     return Problem(
-        code=str(said.get("code") or f"http-{status}"),
+        code=str(document.get("code") or f"http-{status}"),
         message=str(message),
-        at=str(said.get("at") or f"{request.method} {shown(str(request.url))}"),
-        try_=str(said.get("try") or _TIPS.get(status, "")),
+        at=str(document.get("at") or f"{request.method} {shown(str(request.url))}"),
+        try_=str(document.get("try") or _TIPS.get(status, "")),
     )
 
 
-def _asked_s(response: httpx.Response) -> float:
+def _retry_after_s(response: httpx.Response) -> float:
     try:
         return min(max(float(response.headers.get("retry-after", 0)), 0.0), _LONGEST_WAIT_S)
     except ValueError:
