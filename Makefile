@@ -13,7 +13,7 @@ STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 PARALLEL := -n $(or $(TESTS_AT_ONCE),3) --no-loadscope-reorder
 
-.PHONY: setup web demo components test test-all test-torch test-vllm test-milvus test-system test-kubernetes check check-supply docs bench lock clean
+.PHONY: setup web demo components test test-all test-torch test-vllm test-milvus test-system test-kubernetes check check-supply docs reference bench lock clean
 .DEFAULT_GOAL := setup
 
 setup: $(STAMP)
@@ -89,6 +89,10 @@ check-supply: setup
 
 docs: setup
 	$(BIN)/mkdocs build --strict
+
+# The pages of docs/reference that are written from the code.
+reference: setup
+	$(BIN)/python scripts/reference.py
 
 bench: setup
 	$(BIN)/python -m benches

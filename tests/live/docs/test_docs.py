@@ -1,4 +1,4 @@
-"""The documentation is run: files are checked, commands and Python are executed, the reference is complete.
+"""The documentation is run: files are checked, commands and Python are executed, the reference is current.
 
 Conventions, for every page of docs/ and for README.md; the blocks of a page are taken in order, in one folder:
 
@@ -20,7 +20,6 @@ Conventions, for every page of docs/ and for README.md; the blocks of a page are
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import itertools
 import json
@@ -417,19 +416,17 @@ def _install(folder: Path, project: dict[str, object]) -> None:
     (metadata / "entry_points.txt").write_text("\n".join(lines) + "\n")
 
 
-# The generated reference
+# The reference, which is written from the code
 
 
-@pytest.fixture(scope="module")
-def generated() -> dict[str, str]:
-    spec = importlib.util.spec_from_file_location("assay_docs_generate", DOCS / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    pages: dict[str, str] = module.pages()
-    return pages
+def reference(name: str) -> str:
+    return (DOCS / "reference" / name).read_text(encoding="utf-8")
+
+
+def test_the_reference_says_what_the_code_says() -> None:
+    command = [sys.executable, str(ROOT / "scripts" / "reference.py"), "--check"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, f"run `make reference`\n{done.stdout}{done.stderr}"
 
 
 def _verbs(command: object, path: str = "assay") -> Iterator[tuple[str, object]]:
@@ -439,8 +436,8 @@ def _verbs(command: object, path: str = "assay") -> Iterator[tuple[str, object]]
             yield from _verbs(verb, f"{path} {name}")
 
 
-def test_every_verb_and_option_is_in_the_reference(generated: dict[str, str]) -> None:
-    page = generated["reference/cli.md"]
+def test_every_verb_and_option_is_in_the_reference() -> None:
+    page = reference("cli.md")
     sections = dict(re.findall(r"^##+ `([^`]+)`\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL))
     for name, verb in _verbs(typer.main.get_command(app)):
         assert name in sections
@@ -460,23 +457,30 @@ def _keys(annotation: object) -> Iterator[tuple[str, str]]:
             yield from _keys(argument)
 
 
-def test_every_key_of_the_file_is_in_the_reference(generated: dict[str, str]) -> None:
-    page = generated["reference/benchmark-file.md"]
+def test_every_key_of_the_file_is_in_the_reference() -> None:
+    page = reference("benchmark-file.md")
     sections = re.split(r"^## ", page, flags=re.MULTILINE)
     for meaning, key in _keys(Benchmark):
         place = next((text for text in sections if f"\n\n{' '.join(meaning.split())}\n\n" in text), "")
         assert f"| `{key}` |" in place, f"{key} of {meaning!r}"
 
 
-def test_every_metric_and_check_is_in_the_reference_and_in_the_method(generated: dict[str, str]) -> None:
+def test_every_metric_and_check_is_in_the_reference_and_in_the_method() -> None:
     method = (DOCS / "method.md").read_text(encoding="utf-8")
     for metric in METRICS:
-        assert f"`{metric}`" in generated["reference/metrics.md"]
+        assert f"`{metric}`" in reference("metrics.md")
         assert f"`{metric}`" in method
     anchors = set(re.findall(r"\{ #([\w-]+) \}", method))
     for name in CHECKS:
-        assert f"[{name}]" in generated["reference/checks.md"]
+        assert f"[{name}]" in reference("checks.md")
         assert re.sub(r"[^a-z0-9]", "-", name) in anchors, f"method.md does not explain the check {name!r}"
+
+
+def test_every_error_that_a_page_shows_is_in_the_reference() -> None:
+    listed = re.findall(r"^\| `([\w…-]+)` \|", reference("errors.md"), re.MULTILINE)
+    pattern = re.compile("|".join(listed).replace("…", "[a-z0-9-]+"))
+    shown = {code for page in PAGES for code in re.findall(r"error\[([\w-]+)\]", page.read_text(encoding="utf-8"))}
+    assert [code for code in shown if not pattern.fullmatch(code)] == []
 
 
 def test_every_dependency_has_its_sentence() -> None:
@@ -491,20 +495,19 @@ def test_every_dependency_has_its_sentence() -> None:
 # The pages themselves
 
 
-def test_every_page_is_in_the_navigation(generated: dict[str, str]) -> None:
+def test_every_page_is_in_the_navigation() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
     listed = set(re.findall(r": (\S+\.md)$", navigation, re.MULTILINE))
-    there = {str(page.relative_to(DOCS)) for page in PAGES if page.is_relative_to(DOCS)} | set(generated)
+    there = {str(page.relative_to(DOCS)) for page in PAGES if page.is_relative_to(DOCS)}
     assert listed == there
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.is_relative_to(DOCS)], ids=lambda page: page.name)
-def test_links_between_pages_lead_somewhere(page: Path, generated: dict[str, str]) -> None:
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "benches" / "README.md"], ids=name_of)
+def test_links_between_pages_lead_somewhere_in_the_repository(page: Path) -> None:
     text = _FENCE.sub("", page.read_text(encoding="utf-8"))
     for link in re.findall(r"\]\(([^)\s]+)\)", text):
-        if "://" not in link:
-            path = os.path.normpath(page.parent / link.partition("#")[0]) if link.partition("#")[0] else str(page)
-            assert Path(path).is_file() or os.path.relpath(path, DOCS) in generated, f"{page.name}: {link}"
+        if "://" not in link and not link.startswith("#"):
+            assert (page.parent / link.partition("#")[0]).exists(), f"{name_of(page)}: {link}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
