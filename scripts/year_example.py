@@ -1,4 +1,4 @@
-"""Makes examples/year and the pictures of docs/reference/a-year.md anew: `python scripts/year_example.py [STORE]`.
+"""Rebuilds examples/year and the pictures of docs/reference/a-year.md: `python scripts/year_example.py [STORE]`.
 
 A year of nightly results is drawn from its settings, played into a new store night by night, and checked there by the
 same code that checks results of a real machine. What was found is put beside what is true.
@@ -190,9 +190,9 @@ def _row(line: ScoreLine) -> tuple[str, ...]:
 
 
 def _cause(found: DetectedChange, line: ScoreLine) -> str:
-    """The cause that was found, and the one that was told first where that was another."""
-    told = found.cause if line.right_cause in (True, None) else f"**{found.cause}**"
-    return f"{told} (at first {found.first_cause})" if found.first_cause not in ("", found.cause) else told
+    """The cause that was found, and the one reported first where that differs."""
+    cause = found.cause if line.right_cause in (True, None) else f"**{found.cause}**"
+    return f"{cause} (at first {found.first_cause})" if found.first_cause not in ("", found.cause) else cause
 
 
 def _withdrawn_row(line: ScoreLine) -> tuple[str, ...]:
@@ -200,8 +200,8 @@ def _withdrawn_row(line: ScoreLine) -> tuple[str, ...]:
     if found is None:
         return ()
     true = "**no**" if line.truth is None else f"yes: night {line.truth.night}, {100 * line.truth.size:+.1f} %"
-    told, gone = ("" if one is None else str(one) for one in (found.told, found.withdrawn))
-    return line.series, str(found.night), f"{100 * found.size:+.1f} %", found.cause, told, gone, true
+    reported, gone = ("" if night is None else str(night) for night in (found.reported, found.withdrawn))
+    return line.series, str(found.night), f"{100 * found.size:+.1f} %", found.cause, reported, gone, true
 
 
 if __name__ == "__main__":

@@ -135,7 +135,7 @@ def test_ends_that_are_alike_are_refused(tmp_path, machine):
 
 def test_ends_that_noise_hides_are_refused_with_the_pairs_needed(tmp_path, machine):
     machine.spread = 0.3
-    with pytest.raises(MeasureError, match=r"cannot be told apart in step_ms.* more pairs|more than"):
+    with pytest.raises(MeasureError, match=r"cannot be distinguished in step_ms.* more pairs|more than"):
         bisect(settings_of(tmp_path, 1, 14), BisectSearch(pairs=16))
     # More of them go on where this ended.
     machine.spread = 0.01
@@ -193,7 +193,7 @@ def test_of_two_equal_steps_it_points_at_one_or_between_them(tmp_path, machine):
 
 
 def test_time_ends_a_search_and_the_same_command_goes_on(tmp_path, machine):
-    with pytest.raises(MeasureError, match="cannot be told apart"):
+    with pytest.raises(MeasureError, match="cannot be distinguished"):
         bisect(settings_of(tmp_path, *range(16)), BisectSearch(seconds=0.0))
     made = len(machine.made)
     assert made == 4

@@ -22,7 +22,7 @@ def scorers_of(result: MultiRunJobResult, asked: Sequence[str] = ()) -> tuple[st
     """Who judges: those asked for, else those of the benchmark, else those that judged after the run.
 
     Raises:
-        UsageError: if nobody ever did and nobody is asked for.
+        UsageError: `no-scorer` if none is requested and none is known.
     """
     workload = result.definition.get("workload")
     named = workload.get("scorers") if isinstance(workload, dict) else None

@@ -42,11 +42,11 @@ def run(
     Args:
         benchmark: a file, a mapping of the same shape, a `Benchmark`, or one that was loaded before.
         store: folder that results are kept in; the user's own by default.
-        fresh: measure everything again, even where an interrupted campaign could go on.
+        fresh: measure everything again, even where an interrupted campaign could be continued.
         view: shows progress; nothing by default.
         server: URL of a server whose agents measure; its token is read from ASSAY_TOKEN. For a benchmark on a cluster,
             progress is reported to it.
-        lock: what to do about a device on which another process measures: `wait`, `try` (go on beside it; a check then
+        lock: what to do about a device on which another process measures: `wait`, `try` (measure beside it; a check then
             fails) or `off`; from ASSAY_LOCK, else `wait`, when left out.
         control: whether the control workload is timed, where the benchmark has it.
         follow: on a fleet or cluster, whether to stay until the end and what Ctrl-C means.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ImportedPoints:
-    """What became of the points of a file."""
+    """How many points of a file were added."""
 
     series: tuple[str, ...]
     added: int

@@ -110,7 +110,7 @@ class Bulk:
             self._agents: Sequence[str] = session.scalars(select(AgentRow.id).order_by(AgentRow.name)).all()
 
     def copy(self, campaigns: int, results: int, tell: Tell | None = None) -> FillSummary:
-        """Write so many campaigns, with so many results at least in all."""
+        """Write this many campaigns, with at least this many results in all."""
         each = max(_LEAST_JOBS, math.ceil(results / campaigns))
         plan = _plan(each).submitted_as(_CAMPAIGN)
         patterns = [[self._pattern(job, variant) for variant in range(_VARIANTS)] for job in plan.jobs]
@@ -175,7 +175,7 @@ class Bulk:
         ]
         tables = {CampaignRow: campaigns, JobRow: jobs, AttemptRow: attempts, EventRow: _events(campaigns, jobs)}
         for table, rows in (*tables.items(), (PointRow, points)):
-            # The table, not the class: rows that nobody reads back need no objects.
+            # The table, not the class: rows that are not read back need no objects.
             session.execute(insert(cast("SqlTable", table.__table__)), rows)
 
     def _campaign(self, number: int, of: int, name: str, jobs: int) -> dict[str, Any]:
@@ -280,7 +280,7 @@ def _document(name: str, batches: Sequence[int] = (1,)) -> dict[str, Any]:
 
 
 def _plan(jobs: int) -> Plan:
-    """The plan of the bulk benchmarks: batch over threads, with so many points."""
+    """The plan of the bulk benchmarks: batch over threads, with this many points."""
     batches = range(1, math.ceil(jobs / len(_THREADS)) + 1)
     plan = make_plan(load(_document(_NAME, batches)), lambda _definition: {})
     return replace(plan, jobs=plan.jobs[:jobs])

@@ -35,7 +35,7 @@ _STUDIES: Mapping[str, Study] = {study.name: study for study in STUDIES}
 
 
 class Keeper:
-    """Keeps the agents of a store with demo data alive, and lets its jobs go on."""
+    """Keeps the agents of a store with demo data alive, and its jobs running."""
 
     def __init__(self, store: Store, seed: int = 2026, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
@@ -60,13 +60,13 @@ class Keeper:
         except UsageError as error:
             if not error.problem.code.startswith("unknown-"):
                 raise
-            return  # somebody removed an agent or a campaign in between: the next step sees what is there
+            return  # an agent or a campaign was removed in between: the next step sees what is there
         self._control.settle_campaigns()
         if not busy and self._clock.monotonic_s() - self._begun_s > _NEW_AFTER_S:
             self._submit()
 
     def _beat(self, scratch: Path) -> int:
-        """Let every agent say that it is there, and go on with its jobs; return how many they hold."""
+        """Send every agent's heartbeat and continue its jobs; return how many they hold."""
         there = [
             record for record in self._control.agents() if record.name not in AWAY and _is_demo(record.profile.labels)
         ]
@@ -99,7 +99,7 @@ class Keeper:
             self._end(agent, job, summary.fence, study, machine, scratch)
 
     def _end(self, agent: AgentRecord, job: Job, fence: int, study: Study, machine: DemoMachine, scratch: Path) -> None:
-        """End a job with a result whose runs end now, however long they are said to have taken."""
+        """End a job with a result whose runs end now, whatever durations they record."""
         entry = CampaignEntry(study, self._player.clock.at, "running", 1.0, self._number, newest=True)
         self._number += 1
         drawn = runs_of(study.kind, self._player.scene(entry, job, machine, scratch))

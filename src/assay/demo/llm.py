@@ -44,7 +44,7 @@ _TOPICS = {
 }
 _TALK = (
     ("How do I boil an egg?", "Put it into boiling water for seven minutes, then into cold water."),
-    ("And if I want it soft?", "Then five minutes are enough, and eat it at once."),
+    ("And if I want it soft?", "Then five minutes are enough, and eat it right away."),
     ("Does its size matter?", "Yes: give a large one half a minute more."),
     ("Thank you!", "You are welcome. Enjoy your breakfast!"),
 )
@@ -73,7 +73,7 @@ class Summary:
 
 
 def summaries(scene: Scene, count: int) -> list[Summary]:
-    """So many answers of a model that sums up articles: some short, most good."""
+    """Answers of a model that sums up articles: some short, most good."""
     names = tuple(_TOPICS)
     lengths = scene.draw.choice((1, 2, 3), size=count, p=(0.25, 0.55, 0.2)).tolist()
     return [Summary(names[place % len(names)], length) for place, length in enumerate(lengths)]
@@ -323,7 +323,7 @@ def search_run(scene: Scene, _number: int) -> DrawnRun:
         }
         meets = step <= _SAFE + 0.005 * float(scene.draw.normal())
         sure: bool | None = meets if abs(step - _SAFE) > 0.015 else None
-        word = {True: "is kept", False: "is missed", None: "cannot be told from so few samples"}[sure]
+        word = {True: "is kept", False: "is missed", None: "is undecided with so few samples"}[sure]
         why = f"ttft_ms.p99 is {judged['ttft_ms.p99']:.0f} ms: the objective {word}"
         probes.append({"rate": rate, "duration_s": _PROBE_S, "meets": sure, "why": why, "judged": judged})
         if sure and (best is None or rate > best[0]):

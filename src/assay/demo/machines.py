@@ -48,7 +48,7 @@ class DemoMachine:
     spread: float = 0.006
     """How far two runs are apart, as a share."""
     price: float = 0.0
-    """Of an hour, in dollars; 0 where nobody pays by the hour."""
+    """Per hour, in dollars; 0 where it is not paid by the hour."""
     packages: Mapping[str, str] = field(default_factory=lambda: {"onnxruntime": "1.22.0", "numpy": "2.2.4"})
     commands: bool = True
 
@@ -115,7 +115,7 @@ FLEET: tuple[DemoMachine, ...] = (
 
 
 def fleet(count: int) -> tuple[DemoMachine, ...]:
-    """So many machines; beyond those that have a name of their own, more servers."""
+    """Machines; beyond those that have a name of their own, more servers."""
     more = (replace(_EPYC, name=f"demo-server-{number:02}") for number in range(4, 4 + max(0, count - len(FLEET))))
     return (*FLEET[:count], *more)
 

@@ -45,7 +45,7 @@ from assay.store.series_file import FilePoint
 from assay.store.store import Store
 
 _LOST = "the chat answered 503: try again later"
-# What becomes of the alerts that are open at the end, the newest first.
+# What happens to the alerts that are open at the end, the newest first.
 _DEALT_WITH: tuple[tuple[Trigger, str, str], ...] = (
     ("acknowledge", "alice", "the tokenizer is called twice: a fix is on its way"),
     ("snooze", "bob", "after the release"),
@@ -104,7 +104,7 @@ def deal_with(store: Store, clock: Clock) -> None:
 
 
 def import_series(store: Store, clock: Clock, days: int, seed: int) -> None:
-    """Points that another tool would have written down, day after day: they are no results of ours."""
+    """Points as another tool would have written them day after day; they are not results of assay."""
     series, draw, now = SeriesStore(store, clock), chance(seed, _IMPORTED), clock.utc()
     points = []
     for day in range(days):
@@ -122,7 +122,7 @@ class DemoSize:
     agents: int = 20
     days: int = 365
     results: int | None = None
-    """At least so many results; those of the campaigns when left out."""
+    """At least this many results; those of the campaigns when left out."""
     seed: int = 2026
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
 
@@ -177,7 +177,7 @@ class Player:
             ended = max(ended, self.clock.at)
         self.clock.at = min(ended + timedelta(seconds=2), self.settings.now)
         if entry.ends == "cancelled":
-            self.control.cancel_campaign(campaign, "not needed any more", by=entry.study.by)
+            self.control.cancel_campaign(campaign, "no longer needed", by=entry.study.by)
         self.control.settle_campaigns()
         _, self._event = follow_jobs(self.store, None, self.clock, self._event)
         tell_channels(self.store, self.clock)
@@ -277,13 +277,13 @@ class Player:
     def _version(self, study: Study) -> int | None:
         """The version of the stored benchmark that says the same; it is stored when it is first needed.
 
-        None where somebody stored something else under its name: theirs stays as it is.
+        None where another user stored something else under its name: that version stays as it is.
         """
         if study.name not in self._stored:
             catalogue, draft = Catalogue(self.store.engine, self.clock), Draft(self._document(study), by=study.by)
             try:
                 there = catalogue.versions(study.name)
-            except UsageError:  # nobody stored it so far
+            except UsageError:  # not stored so far
                 first = {**self._document(study), "description": "Simulated: a first sketch."}
                 catalogue.create(study.name, Draft(first, by=study.by))
                 there = (catalogue.change(study.name, draft),)

@@ -43,7 +43,7 @@ _OS = "Debian GNU/Linux 12 (bookworm)"
 
 
 class ReplayObserver(Protocol):
-    """Is told of everything while a history is played."""
+    """Is called for everything that is played."""
 
     def campaign(self, store: Store, campaign: str, at: datetime) -> None: ...
 
@@ -190,7 +190,7 @@ def _environment(around: NightEnvironment) -> dict[str, JsonValue]:
 
 @dataclass(frozen=True, slots=True)
 class FindingReport:
-    """What was told of a finding in a night."""
+    """What was reported about a finding in a night."""
 
     night: int
     state: str
@@ -199,7 +199,7 @@ class FindingReport:
 
 
 class DetectionObserver:
-    """Looks at a store as a server does while results come in, and keeps a diary of what was told when.
+    """Checks a store as a server does while results come in, and records what was reported when.
 
     Args:
         first: The first night.
@@ -208,7 +208,7 @@ class DetectionObserver:
     def __init__(self, first: datetime) -> None:
         self._first = first
         self.diary: dict[str, list[FindingReport]] = {}
-        """Finding → what was told of it, in order of time."""
+        """Finding → its reports, in order of time."""
 
     def campaign(self, store: Store, campaign: str, at: datetime) -> None:
         """Take the results of a campaign into their series: points, findings, alerts."""
@@ -229,9 +229,9 @@ class DetectionObserver:
         check_silence(store, rules_of(AlertRules(store.engine).list()), SimulatedClock(at))
 
     def found(self, store: Store) -> tuple[DetectedChange, ...]:
-        """What was told of the series of the store, with nights instead of points; also what was taken back.
+        """What was reported about the series of the store, with nights instead of points; also what was withdrawn.
 
-        What was never told as better or worse is left out: nobody was told that something changed.
+        Left out: what was never reported as better or worse.
         """
         from assay.series.repository import SeriesStore
 
@@ -239,36 +239,34 @@ class DetectionObserver:
         out: list[DetectedChange] = []
         for record in series_store.list():
             nights_of = [_night(point.at, self._first) for point in series_store.points(record.id)]
-            out += [
-                made
-                for finding in series_store.findings(series=record.id)
-                if (made := _found(finding, nights_of, self._first, self.diary.get(finding.id, [])))
-            ]
+            for finding in series_store.findings(series=record.id):
+                change = _detected(finding, nights_of, self._first, self.diary.get(finding.id, []))
+                out += [change] if change else []
         return tuple(sorted(out, key=lambda change: (change.series, change.night)))
 
 
-def _found(
-    one: KnownFinding, nights_of: Sequence[int], first: datetime, told: Sequence[FindingReport]
+def _detected(
+    known: KnownFinding, nights_of: Sequence[int], first: datetime, reports: Sequence[FindingReport]
 ) -> DetectedChange | None:
-    finding = one.finding
-    claims = [each for each in told if each.answer != "cannot tell" and each.state != "gone"]
+    finding = known.finding
+    claims = [report for report in reports if report.answer != "cannot tell" and report.state != "gone"]
     if finding.change is None or finding.interval is None or not claims:
         return None
     doubted = finding.answer == "cannot tell"
-    job = int((one.first_bad.job or "").rpartition("-job-")[2] or 0)
+    job = int((known.first_bad.job or "").rpartition("-job-")[2] or 0)
     return DetectedChange(
-        series=series_name(one.series.benchmark, job, one.series.metric),
-        night=_night(one.first_bad.at, first),
+        series=series_name(known.series.benchmark, job, known.series.metric),
+        night=_night(known.first_bad.at, first),
         range=(nights_of[finding.range[0]], nights_of[finding.range[1]]),
         kind=finding.kind,
         size=finding.change,
         low=finding.interval.low,
         high=finding.interval.high,
-        cause=one.triage.cause,
+        cause=known.triage.cause,
         probability=finding.probability,
-        told=claims[0].night,
+        reported=claims[0].night,
         first_cause=claims[0].cause,
-        withdrawn=told[-1].night if one.state == "gone" or doubted else None,
+        withdrawn=reports[-1].night if known.state == "gone" or doubted else None,
     )
 
 

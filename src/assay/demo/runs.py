@@ -38,7 +38,7 @@ def _device_run(scene: Scene, _number: int) -> DrawnRun:
     asked = str(getattr(scene.job.definition.target, "device", "cpu"))
     tests = {name: figure for name, figure in _tests(scene.machine, asked).items() if figure[1] > 0}
     slow = scene.moment.slower * scene.between_runs()
-    told: dict[str, JsonValue] = {}
+    tests_by_name: dict[str, JsonValue] = {}
     bare: dict[str, JsonValue] = {}
     samples: list[SampleSet] = []
     spans: dict[str, Mapping[str, JsonValue]] = {}
@@ -47,12 +47,12 @@ def _device_run(scene: Scene, _number: int) -> DrawnRun:
         values = level * np.exp(0.004 * scene.draw.normal(size=_BLOCKS))
         begin = int(place * _EACH_S * 1e9)
         samples.append(SampleSet(metric, "measure", begin + scene.moments_ns(_BLOCKS, _EACH_S), values))
-        told[name] = _curve(scene, name, metric, level, begin)
+        tests_by_name[name] = _curve(scene, name, metric, level, begin)
         ratio = 0.994 + 0.003 * float(scene.draw.normal())
         bare[name] = {"ratio": ratio, "low": ratio - 0.006, "high": ratio + 0.006}
         spans[name] = {} if asked == "cpu" else _span(scene)
     metrics = {sample_set.metric: float(np.median(sample_set.value)) for sample_set in samples}
-    facts: dict[str, JsonValue] = {"device": {"name": scene.machine.gpu or scene.machine.cpu}, "tests": told}
+    facts: dict[str, JsonValue] = {"device": {"name": scene.machine.gpu or scene.machine.cpu}, "tests": tests_by_name}
     if asked != "cpu":
         facts["bare"] = bare
     proof = DeviceProof(asked, asked, {asked: 24}, "devices of 24 result tensors, read after each size")

@@ -133,7 +133,7 @@ _SEARCH = _document(
 )
 _TALK = _document(
     "demo assistant conversations",
-    "Conversations of four turns with somebody's endpoint; answers are kept.",
+    "Conversations of four turns with a hosted endpoint; answers are kept.",
     "chat",
     target={
         "endpoint": "https://llm.example/v1",
@@ -319,14 +319,14 @@ class CampaignEntry:
 
 
 def cron_of(study: Study, count: int, days: int) -> str:
-    """How often a study runs by itself, so that it runs about so many times in so many days."""
+    """How often a study runs by itself, so that it runs about `count` times in `days`."""
     every = days / max(count, 1)
     form = next(form for longest, form in _DUE if every >= longest)
     return form.format(10 * (study.hour % 6), study.hour)
 
 
 def shares(campaigns: int) -> dict[str, int]:
-    """Study → how many of so many campaigns it has; each has one at least."""
+    """Study → its share of the campaigns, at least one each."""
     whole = sum(study.weight for study in STUDIES)
     counts = {study.name: max(1, round(campaigns * study.weight / whole)) for study in STUDIES}
     counts[STUDIES[0].name] = max(1, counts[STUDIES[0].name] + campaigns - sum(counts.values()))

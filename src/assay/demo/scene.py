@@ -51,7 +51,7 @@ class Scene:
     rich: bool = False
     """Whether samples and files are kept, and many of them."""
     busy: bool = False
-    """Whether somebody else uses the machine meanwhile."""
+    """Whether another process uses the machine meanwhile."""
 
     @property
     def machine(self) -> DemoMachine:
@@ -67,14 +67,14 @@ class Scene:
         return math.exp(spread * float(self.draw.normal()))
 
     def times(self, level: float, count: int, spread: float, tail: float = 0.01) -> Values:
-        """So many times around a level; a few of them far above it."""
+        """Times around a level; a few of them far above it."""
         values = level * np.exp(spread * self.draw.normal(size=count))
         late = self.draw.random(count) < tail
         values[late] *= 1 + self.draw.exponential(0.6, int(late.sum()))
         return values
 
     def moments_ns(self, count: int, seconds: float) -> NDArray[np.int64]:
-        """When so many samples began, at random moments of a stretch."""
+        """When `count` samples began, at random moments of a stretch."""
         return np.sort(self.draw.random(count) * seconds * 1e9).astype(np.int64)
 
 

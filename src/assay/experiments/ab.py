@@ -199,7 +199,7 @@ def _compared(experiment: Experiment, question: ABQuestion, stopped: Stopped, se
 
 
 def stored_experiment(name: str, store: str | Path | None = None) -> tuple[JobPair, tuple[ExperimentPart, ...]]:
-    """An experiment that was made before, to go on with.
+    """An earlier experiment, to continue.
 
     Raises:
         UsageError: if there is none of that name, or if its files, this machine or its packages are not what they were.

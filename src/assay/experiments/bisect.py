@@ -154,7 +154,7 @@ def bisect(
 
 
 class _Bisection:
-    """A search while it goes on."""
+    """A search in progress."""
 
     def __init__(
         self, items: BisectItems, search: BisectSearch, session: ExperimentSession, job: Job, name: str
@@ -177,7 +177,7 @@ class _Bisection:
         parts_by_item: dict[int, tuple[ExperimentPart, ...]] = {}
         for part in parts_of(self.session.store, {BISECT: self.name}):
             index = numbers.get(part.labels.get(ITEM, ""))
-            # Two searches at once may have measured an item twice; an experiment is continued as one.
+            # Two concurrent searches may have measured an item twice; an experiment is continued as one.
             if index is not None and (index not in parts_by_item or parts_by_item[index][0].name == part.name):
                 parts_by_item[index] = (*parts_by_item.get(index, ()), part)
         return parts_by_item
@@ -255,10 +255,10 @@ class _Bisection:
     # Measuring
 
     def ends(self) -> ABDecision:
-        """Measure both ends until they are told apart.
+        """Measure both ends until they can be distinguished.
 
         Raises:
-            AssayError: if they cannot be measured or told apart, or bad is the better one.
+            AssayError: if they cannot be measured or distinguished, or bad is the better one.
         """
 
         def enough() -> bool:
@@ -411,7 +411,7 @@ class _Bisection:
         if open_:
             reasons.append(f"noise hides whether {listed(open_)} is good or bad; more pairs or a quieter machine help")
         if self.late:
-            reasons.append("its time was used up; the same command goes on")
+            reasons.append("its time was used up; the same command continues it")
         decided = [row for row in rows if row.answer in ("good", "bad")]
         if any(earlier.answer == "bad" and other.answer == "good" for earlier, other in pairwise(decided)):
             reasons.append("a good one comes after a bad one, so there is more than one step")
@@ -444,7 +444,7 @@ def _refuse_alike(ends: ABDecision, search: BisectSearch) -> None:
         message = f"good and bad are alike: ±{percent(most)} at most in {ends.metric}, {ends.pairs} pairs"
         raise MeasureError(message, code="alike", try_="check the two ends, or name another --metric")
     if ends.answer == "cannot tell":
-        message = f"good and bad cannot be told apart in {ends.metric}: {'; '.join(ends.because)}"
+        message = f"good and bad cannot be distinguished in {ends.metric}: {'; '.join(ends.because)}"
         raise MeasureError(message, code="alike", try_="more --pairs; what was measured is kept")
     if ends.answer == "better":
         remedy = "exchange --good and --bad, or give the values from good to bad"

@@ -1,6 +1,6 @@
 """Two jobs measured in turn: blocks of four runs, each a fresh process and kept the moment it ends, on held devices.
 
-An experiment that stopped can go on.
+An experiment that stopped can be continued.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def experiment_session(
     lock: str | None = None,
     control: bool = True,
 ) -> Iterator[ExperimentSession]:
-    """Hold the devices of some jobs and the store, for as long as experiments with them go on.
+    """Hold the devices of some jobs and the store while experiments with them run.
 
     Args:
         jobs: their devices are locked meanwhile.
@@ -284,7 +284,7 @@ class Experiment:
         store = self.session.store
         outcomes = store.outcomes(side.job.id)
         result = judge(side.job, outcomes, {**side.facts, "after": after}, planned_runs=len(outcomes))
-        # Whoever plans this file estimates from it how long a job takes, with the runs that the file asks for.
+        # Planning this file estimates from it how long a job takes, with the runs that the file asks for.
         seconds = side.seconds / max(len(outcomes), 1) * side.job.definition.measure.runs
         done = result.state == "done"
         store.end_job(
@@ -294,7 +294,7 @@ class Experiment:
         return result
 
     def _interrupted(self) -> None:
-        """Say that the experiment can go on later; the store may be the very thing that failed, then nothing can."""
+        """Mark the experiment as one to continue later; if the store itself failed, nothing can be kept."""
         if self._sides is None:
             return
         try:
@@ -330,7 +330,7 @@ class _Watch:
 SIDES = ("a", "b")
 BLOCK = 4
 PAIRS_OF_A_BLOCK = BLOCK // 2
-# A job has a hundred runs at most; what goes on after that is kept in two further campaigns.
+# A job has at most a hundred runs; later ones are kept in two further campaigns.
 BLOCKS_OF_A_PART = 50
 # Labels that tie the campaigns of one experiment together.
 EXPERIMENT, SIDE, NAME, PART, SEED, PLACE = "ab", "ab_side", "ab_name", "ab_part", "ab_seed", "ab_place"

@@ -49,14 +49,14 @@ LONGEST_NAME = 200
 
 @dataclass(frozen=True, slots=True)
 class KnownFinding:
-    """A change that was found in a series, why it came, and what became of it."""
+    """A change that was found in a series, its cause, and what was decided about it."""
 
     id: str
     series: SeriesRecord
     finding: Finding
     triage: CauseAnalysis
     state: FindingState
-    """`open`; `expected`: the series is judged anew from there; `gone`: with more points it is none any more."""
+    """`open`; `expected`: the series is judged from there on; `gone`: with more points it is no longer a change."""
     last_good: Point
     first_bad: Point
     found_at: float
@@ -64,7 +64,7 @@ class KnownFinding:
 
 @dataclass(frozen=True, slots=True)
 class ImportCounts:
-    """What became of imported points."""
+    """How many imported points were added."""
 
     series: tuple[str, ...]
     added: int
@@ -144,7 +144,7 @@ class SeriesStore:
         return ImportCounts(tuple(records[name].id for name in names), added, len(points) - added)
 
     def points(self, series_id: str, newest: int | None = None) -> tuple[Point, ...]:
-        """The points of a series, oldest first; only the newest so many of them, if a number is given."""
+        """The points of a series, oldest first; only the newest `newest` of them, if given."""
         return self._rows.points(series_id, newest)
 
     def points_page(self, series_id: str, cursor: str | None = None, limit: int = 500) -> Page[Point]:
@@ -156,7 +156,7 @@ class SeriesStore:
     def list(
         self, benchmark: str = "", metric: str = "", text: str = "", origin: str = "", limit: int = 1000
     ) -> tuple[SeriesRecord, ...]:
-        """Series by benchmark and metric, at most so many."""
+
         return self.page(SeriesFilter(benchmark, metric, text, origin), None, limit).items
 
     def page(self, which: SeriesFilter, cursor: str | None = None, limit: int = 50) -> Page[SeriesRecord]:
@@ -197,7 +197,7 @@ class SeriesStore:
     def findings(
         self, *, series: str = "", benchmark: str = "", state: str = "", since: float | None = None, limit: int = 1000
     ) -> tuple[KnownFinding, ...]:
-        """Findings, the newest first, at most so many.
+        """Findings, the newest first.
 
         Args:
             since: only those found at this moment or later, in seconds since 1970.
@@ -237,7 +237,7 @@ class SeriesStore:
         finding = self._findings.get(finding_id)
         if finding.state == "gone":
             raise UsageError(
-                f"finding {finding.id} is gone: with more points it is no change any more", code="lifecycle"
+                f"finding {finding.id} is gone: with more points it is no longer a change", code="lifecycle"
             )
         if finding.state == "open":
             self._findings.mark(finding.id, "expected")
@@ -274,7 +274,7 @@ def _known(kept: StoredFinding, series: SeriesRecord, last_good: Point, first_ba
     return KnownFinding(kept.id, series, read.finding, read.triage, kept.state, last_good, first_bad, kept.found_at)
 
 
-# Only so many of the newest points are looked at: what lies further back was found while it was new, and stays.
+# Only this many of the newest points are checked: what lies further back was found while it was new, and stays.
 LONGEST = 1000
 # A change so near to the first point that is looked at may have been clear only beside what lay before.
 _MARGIN = 16

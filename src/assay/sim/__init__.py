@@ -5,7 +5,7 @@
 script     what the server does, and when: every setting with its meaning
 world      the requests as a whole (numbers, slots, stops), and one answer, written at the times that the script gives
 records    what was written when, and sums of it
-apis       what is said: OpenAI, Ollama, plain JSON, and the server's own record
+apis       the protocols: OpenAI, Ollama, plain JSON, and the server's own record
 wire       HTTP/1.1, sockets and timers
 null       the fastest answer possible, to find a client's own ceiling
 history    results of many nights with known truth, and how findings are held against it

@@ -121,7 +121,7 @@ def _open(listener: socket.socket, clients: dict[int, NullClient], poll: select.
 
 
 def _write_next(client: NullClient) -> bool:
-    """Write one piece of an answer; False when it was the last, or nobody takes it."""
+    """Write one piece of an answer; False when it was the last, or the client is gone."""
     try:
         client.sock.sendall(client.left.pop())
     except OSError:

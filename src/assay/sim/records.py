@@ -98,7 +98,7 @@ class Counters:
         self.prompted = 0  # tokens
         self.ended = {"stop": 0, "length": 0}
         self.failed = [0] * len(OUTCOMES)  # by the code of the outcome; those that are ok are counted in `ended`
-        self.backed_up = 0  # writes that a client did not take at once
+        self.backed_up = 0  # writes that a client did not take immediately
         self.waited = CounterHistogram()  # to the first token
         self.took = CounterHistogram()  # to the end
 
@@ -124,7 +124,7 @@ class Counters:
             _one("sim_aborted_total", "counter", "Answers that the client broke off.", label, aborted),
             _one("sim_faults_total", "counter", "Answers that failed on purpose.", label, faults),
             _one("sim_refused_total", "counter", "Requests that were wrong.", label, refused),
-            _one("sim_backed_up_total", "counter", "Writes not taken at once.", label, self.backed_up),
+            _one("sim_backed_up_total", "counter", "Writes not taken immediately.", label, self.backed_up),
             _one("process_cpu_seconds_total", "counter", "CPU time of the server.", "", process_time()),
             _one("process_resident_memory_bytes", "gauge", "Memory of the server.", "", resident_bytes()),
         ]

@@ -160,7 +160,7 @@ class SimScript:
     body: str = setting(_text, '{"ok": true}', "What is answered.", only="http")
     size: int | None = setting(size_bytes, "", "Make the answer this long, as 64KiB.", only="http")
     api_key: str | None = setting(_text, "", "Requests without this key get 401.")
-    capacity: int | None = setting(_positive, "", "Answers that are worked on at once; others wait in line.")
+    capacity: int | None = setting(_positive, "", "Concurrent answers; further requests wait in line.")
     rate_limit: float | None = setting(
         _positive, "", "Tokens per second (answers, for plain HTTP) that all requests share."
     )
@@ -179,7 +179,7 @@ class SimScript:
     ready_after: float = setting(seconds, "0", "Answer 503 for this long after the start, /health too.")
     seed: int = setting(whole, "0", "Seed of all that is drawn; each request draws by its own number.")
     flush: str = setting(
-        _one_of("once", "each"), "once", "Chunks that are due at once: one write for all, or one write each."
+        _one_of("once", "each"), "once", "Chunks that are due together: one write for all, or one write each."
     )
     record: bool = switch(True, "Keep no record of what was written when: faster.")
 

@@ -1,4 +1,4 @@
-"""Puts a simulated server together, and runs it until it is told to end."""
+"""Puts a simulated server together and runs it until it is stopped."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run(server: Server, values: dict[str, object]) -> NoReturn:
     listening = build(ListenOptions, own, server)
     given = {} if listening.script is None else read_file(listening.script)
     source = "" if listening.script is None else str(listening.script)
-    build(SimScript, given, server, source)  # a problem of the file is told with the file's name
+    build(SimScript, given, server, source)  # a problem in the file is reported with the file's name
     flags = {name: value for name, value in values.items() if name not in own}
     build(SimScript, flags, server)
     script = build(SimScript, {**given, **flags}, server, source)
@@ -77,7 +77,7 @@ class _Door:
             try:
                 sock, _ = self._sock.accept()
             except OSError:
-                return  # nobody more, or too many open files: those that are open go on
+                return  # closed, or too many open files: open connections continue
             try:
                 self._welcome(sock)
             except OSError:  # it has gone again
@@ -141,5 +141,5 @@ def _cut(mask: int) -> None:  # noqa: ARG001  (OnEvent's signature)
 
 
 def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  (signal's signature)
-    """At once: nobody waits for what a simulated server still has to say."""
+    """Exit without waiting for answers in progress."""
     raise SystemExit(0)

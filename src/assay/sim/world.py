@@ -265,7 +265,7 @@ class World:
         """An answer has ended; its slot goes to the next in line."""
         self.running.discard(answer)
         if self._admitting:
-            return  # one that was admitted below has ended at once; the loop below goes on
+            return  # an answer admitted below has ended immediately; the loop below continues
         self._admitting = True
         while self.waiting and len(self.running) < (self.script.capacity or 0):
             following = self.waiting.popleft()

@@ -14,9 +14,9 @@ def true(night=50, size=0.1, last=None, cause="code", series="s"):
     return TrueChange(series, night, last or night, "drift" if last else "step", size, cause)
 
 
-def found(night=50, size=0.1, kind="step", cause="code", reach=0, series="s", told=None):
+def found(night=50, size=0.1, kind="step", cause="code", reach=0, series="s", reported=None):
     return DetectedChange(
-        series, night, (night - reach, night + reach), kind, size, size - 0.02, size + 0.02, cause, 0.99, told
+        series, night, (night - reach, night + reach), kind, size, size - 0.02, size + 0.02, cause, 0.99, reported
     )
 
 
@@ -25,7 +25,7 @@ def outcomes(truths, findings):
 
 
 def test_what_is_found_has_its_errors():
-    (line,) = score([true(50, 0.10)], [found(52, 0.11, cause="machine", told=55)])
+    (line,) = score([true(50, 0.10)], [found(52, 0.11, cause="machine", reported=55)])
     assert (line.outcome, line.position_error, round(line.size_error, 3)) == ("found", 2, 0.01)
     assert (line.holds, line.right_cause, line.waited) == (True, False, 5)
 

@@ -155,7 +155,7 @@ class LlmServer:
         return self._plan(ask, number, prompt, limit(ask.get("options") or {}, "num_predict"), streams=True)
 
     def _plan(self, ask: dict[str, Any], number: int, prompt: int, most: int | None, *, streams: bool) -> ReplyPlan:
-        """What is answered; `streams` says whether this API streams when it is not told."""
+        """The planned reply; `streams` is this API's default."""
         script = self._script
         if script.context_limit is not None and prompt > script.context_limit:
             raise HttpError(
@@ -230,7 +230,7 @@ class LlmServer:
         vectors, tokens = self._vectors(ask)
         return embed(self._model, vectors, None if self._script.usage == "never" else tokens), tokens
 
-    # What is told at once
+    # Answered without a script
 
     def _models(self, head: Head, body: bytes) -> bytes:  # noqa: ARG002  (Telling's signature)
         try:
@@ -259,7 +259,7 @@ class LlmServer:
         return reply(packed({"count": len(tokens), "max_model_len": self._script.context_limit, "tokens": tokens}))
 
     def _detokenize(self, head: Head, body: bytes) -> bytes:  # noqa: ARG002
-        """As vLLM (`prompt`) and llama.cpp (`content`) have it, both at once."""
+        """As vLLM (`prompt`) and llama.cpp (`content`) have it, both in one answer."""
         tokens = asked(body).get("tokens")
         if not isinstance(tokens, list):
             raise HttpError(400, "tokens is not a list of numbers")

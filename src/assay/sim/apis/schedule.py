@@ -79,7 +79,7 @@ def reply(body: bytes, status: int = 200, kind: bytes = JSON, more: bytes = b"",
 
 
 def stream_head(kind: bytes, *, chunked: bool = True) -> bytes:
-    """The head of an answer whose length nobody knows."""
+    """The head of an answer of unknown length."""
     how = b"transfer-encoding: chunked\r\n" if chunked else b""
     return status_line(200) + b"content-type: %b\r\ncache-control: no-cache\r\n%b%b\r\n" % (kind, _ID, how)
 
@@ -89,7 +89,7 @@ def chunk(data: bytes) -> bytes:
 
 
 def fitted(data: bytes, head: Head) -> bytes:
-    """Say how the connection goes on where the request does not want the usual, and leave the body of a HEAD away."""
+    """Adjust the connection header where the request does not want the default, and drop the body for HEAD."""
     if head.method == "HEAD":
         data = data[: data.index(b"\r\n\r\n") + 4]
     if head.keep_alive and not head.old:
@@ -141,7 +141,7 @@ class ScheduleBuilder:
         self._fixed = script.ttft.is_constant and script.itl.is_constant
 
     def text(self, begin: int, end: int) -> str:
-        """The text of some tokens of an answer, as it follows what was said before."""
+        """The text of some tokens of an answer, as it follows what came before."""
         given = self._script.answer
         reasoning = self._script.reasoning_tokens
         words = [given[at % len(given)] if given else made_word(at % MADE) for at in range(begin, end)]
@@ -325,7 +325,7 @@ def broken_reply(fault: str, sound: IntactReply) -> ReplySchedule:
 
 
 def _single(sound: IntactReply, data: bytes, ending: Ending = "keep", status: int = 0) -> ReplySchedule:
-    # A server that will not answer says so at once.
+    # A server that will not answer says so immediately.
     offset = 0 if status else sound.offsets_ns[0]
     return ReplySchedule((data,), (0,), (offset,), None, ending, status, FAULT, prompt_tokens=sound.prompt_tokens)
 

@@ -18,7 +18,7 @@ _BINARY = b"application/octet-stream"
 
 
 class Site:
-    """Finds who serves a request. What is told at once has neither number nor record."""
+    """Routes a request. What is answered immediately has neither number nor record."""
 
     def __init__(self, world: World, other: Serve | None = None) -> None:
         self._world, self._other = world, other
@@ -111,7 +111,7 @@ class PlainServer:
         script = world.script
         self._world, self._script = world, script
         body = script.body.encode()
-        # JSON may end in spaces, so that any length can be had.
+        # JSON may end in spaces, so any length is possible.
         self._body = body.ljust(script.size) if script.size else body
         self._reply = reply(self._body)
         self._at_once = (

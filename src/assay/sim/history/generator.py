@@ -95,7 +95,7 @@ def nights(history: History, today: datetime | None = None) -> Iterator[tuple[Ni
         results: list[NightResult] = []
         machines = {name: _machine(history, name, night, controls[name]) for name in sorted(history.hosts)}
         for bench, jobs in zip(history.benchmarks, drawn, strict=True):
-            values = [job.next(night) for job in jobs]  # also on nights that nobody measured: noise has a memory
+            values = [job.next(night) for job in jobs]  # also on nights without a measurement: noise has a memory
             host = _host(history, bench, night)
             if any(event.what == "outage" and event.host == host and event.lasts(night) for event in history.events):
                 continue

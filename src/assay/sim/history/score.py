@@ -8,7 +8,7 @@ from typing import Literal
 
 from assay.sim.history.generator import TrueChange
 
-# A change whose place is told less exactly than this is another one.
+# A change reported further off than this is another one.
 NEAR = 7
 # What lies so close to a drift and goes its way is part of it.
 _BESIDE = 5
@@ -32,10 +32,10 @@ class DetectedChange:
     high: float
     cause: str
     probability: float = 0.0
-    told: int | None = None
-    """The night at which it was told for the first time as better or worse."""
+    reported: int | None = None
+    """The night at which it was first reported as better or worse."""
     first_cause: str = ""
-    """The cause that was told then; empty where nobody noted it."""
+    """The cause reported then; empty if none was recorded."""
     withdrawn: int | None = None
     """The night at which it was taken back, or doubted."""
 
@@ -72,17 +72,17 @@ class ScoreLine:
 
     @property
     def right_at_first(self) -> bool | None:
-        """Whether the cause was the true one already when the change was told for the first time."""
+        """Whether the true cause was already given in the first report."""
         if not self.found or not self.truth or not self.found.first_cause:
             return None
         return self.found.first_cause == self.truth.cause
 
     @property
     def waited(self) -> int | None:
-        """Nights from the change until it was told."""
-        if self.found is None or self.truth is None or self.found.told is None:
+        """Nights from the change until it was reported."""
+        if self.found is None or self.truth is None or self.found.reported is None:
             return None
-        return self.found.told - self.truth.night
+        return self.found.reported - self.truth.night
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +98,13 @@ class DetectionScore:
     right_cause: int
     """Of those found."""
     right_at_first: int
-    """Of those found: so many had the right cause already when they were told for the first time."""
+    """How many of those found had the right cause in the first report."""
     withdrawn: int
-    """Findings that were told and taken back."""
+    """Findings that were reported and withdrawn."""
     withdrawn_false: int
     """Those of them that spoke of nothing true."""
     holds: int
-    """Of those found: so many intervals hold the true size."""
+    """How many intervals of those found hold the true size."""
     place: float
     """Nights by which those found are off, half of them at most."""
     size: float
@@ -169,7 +169,7 @@ def marks(lines: Iterable[ScoreLine]) -> DetectionScore:
 def _meets(true: TrueChange, finding: DetectedChange) -> bool:
     if (true.size > 0) != (finding.size > 0):
         return False
-    if true.kind == "drift":  # a drift may be told late, as a step in the middle of it
+    if true.kind == "drift":  # a drift may be reported late, as a step in the middle of it
         return finding.night <= true.last + _BESIDE and finding.range[1] >= true.night - _BESIDE
     return finding.range[0] <= true.night <= finding.range[1] or abs(finding.night - true.night) <= NEAR
 

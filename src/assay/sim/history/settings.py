@@ -205,7 +205,9 @@ class History(Section):
                 metrics = {metric for job in benches[name].jobs for metric in job} if name in benches else set()
                 missing = sorted(set(moves) - metrics) if name in benches else [name]
                 if missing:
-                    raise ValueError(f"the event of night {event.night} names {missing[0]}, which nobody measures")
+                    raise ValueError(
+                        f"the event of night {event.night} names {missing[0]}, which no benchmark measures"
+                    )
         return self
 
 

@@ -1,4 +1,4 @@
-"""One connection: heads read once each, requests in, answers out in order; what is not taken at once is kept."""
+"""One connection: each head read once, requests in, answers out in order; what the client does not take yet is kept."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ class ServerConnection:
     # What an answer does
 
     def send(self, data: bytes) -> bool:
-        """Write to the client; says whether all of it was taken at once."""
+        """Write to the client; False when only part of it was taken."""
         if self._gone:
             return False
         if self._out:
@@ -425,6 +425,6 @@ class TlsConnection(ServerConnection):
         try:
             sock.unwrap()
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            pass  # our part is said; theirs is read away
+            pass  # close_notify is sent; the client's is read and dropped
         except OSError:
             self.lost()

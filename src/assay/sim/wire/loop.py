@@ -129,7 +129,7 @@ class Loop:
         return begin, end
 
     def run(self) -> None:
-        """Go on until something raises."""
+        """Run until something raises."""
         waiting, watched, poll = self._waiting, self._watched, self._poll.poll
         while True:
             for fd, mask in poll(self._until_next()):
