@@ -213,7 +213,7 @@ def test_the_truth_names_every_change_of_every_series():
         ({"night": 5, "what": "step", "cause": "code"}, "needs moves and a cause"),
         (
             {"night": 5, "what": "step", "cause": "code", "moves": {"small": {"speed": 0.1}}},
-            "speed, which nobody measures",
+            "speed, which no benchmark measures",
         ),
         ({"night": 5, "what": "step", "cause": "code", "moves": {"other": {"latency_ms": 0.1}}}, "other, which nobody"),
         ({"night": 5, "until": 6, "what": "outage", "host": "c"}, "c, which is not under hosts"),
