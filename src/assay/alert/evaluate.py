@@ -1,4 +1,4 @@
-"""From events to alerts: opened, grown, resolved, opened again, and who is told when; each event counts once."""
+"""From events to alerts: opened, grown, resolved, reopened, and when to notify; each event counts once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from assay.series.repository import KnownFinding, SeriesStore
 
 
-# For these it may be over: those that stand, and those that somebody expects to stay as they are.
+# The states in which trouble may still be over: alerts that stand, and those expected to stay as they are.
 _NOT_OVER = (*sorted(ACTIVE), "expected")
 
 Change = Callable[[AlertRecord], AlertRecord | None]
@@ -51,7 +51,7 @@ def evaluate(
 ) -> tuple[AlertRecord, ...]:
     """Open, reopen and resolve alerts, and queue the notices that are due.
 
-    The same events may be told again, in any order and by several servers at once: that changes nothing.
+    Safe to repeat with the same events, in any order and by several servers concurrently.
 
     Returns:
         The alerts that changed, as they are now.
@@ -59,16 +59,16 @@ def evaluate(
     all_rules = rules_of(AlertRules(store.engine).list()) if rules is None else tuple(rules)
     alerts, now = Alerts(store.engine), clock.utc().timestamp()
     changed: dict[str, AlertRecord] = {}
-    untold: dict[str, None] = {}
+    unsent: dict[str, None] = {}
     at = -math.inf
     for event in sorted(events, key=lambda incoming: (incoming.at, incoming.id)):
-        if _may_end(event, at):  # nobody reads of the end of something before its beginning
-            changed |= _told(alerts, untold, now)
+        if _may_end(event, at):  # an end is never reported before its beginning
+            changed |= _notify(alerts, unsent, now)
         at = event.at
         for record in _settled(alerts, event, all_rules, now):
             changed[record.id] = record
-            untold |= {record.id: None} if record.telling.owed else {}
-    return tuple((changed | _told(alerts, untold, now)).values())
+            unsent |= {record.id: None} if record.telling.owed else {}
+    return tuple((changed | _notify(alerts, unsent, now)).values())
 
 
 def consider(
@@ -114,7 +114,7 @@ def note_file(
 
 
 def forget_rules(store: Store, gone: Sequence[str], clock: Clock) -> tuple[AlertRecord, ...]:
-    """Resolve what rules told that are gone; return what changed."""
+    """Resolve what rules that are gone had opened; return what changed."""
     alerts, now = Alerts(store.engine), clock.utc().timestamp()
     names = frozenset(gone)
     alert_ids = [
@@ -136,7 +136,7 @@ def act(
     why: str = "",
     until: float | None = None,
 ) -> AlertRecord:
-    """Do what somebody says about an alert.
+    """Apply a person's decision about an alert.
 
     Args:
         until: when a snooze ends, in seconds since 1970.
@@ -165,12 +165,12 @@ def wake(store: Store, clock: Clock) -> tuple[AlertRecord, ...]:
     return tuple(record for record in records if record is not None)
 
 
-def tell_owed(store: Store, clock: Clock) -> tuple[AlertRecord, ...]:
-    """Tell what quiet hours and limits held back, as far as it may be told now; return the alerts."""
+def notify_pending(store: Store, clock: Clock) -> tuple[AlertRecord, ...]:
+    """Queue the notices that quiet hours and limits held back, as far as they allow now; return the alerts."""
     alerts, now = Alerts(store.engine), clock.utc().timestamp()
     records: list[AlertRecord] = []
     for alert_id in alerts.owing():
-        stored = alerts.change(alert_id, lambda context: _tell_alone(context, now), now)
+        stored = alerts.change(alert_id, lambda context: _pending_notices(context, now), now)
         records += [record_of(stored)] if stored is not None else []
     return tuple(records)
 
@@ -182,13 +182,15 @@ def _may_end(event: Event, at: float) -> bool:
     return event.kind == "recovered" or (event.finding is not None and event.finding.answer == "better")
 
 
-def _told(alerts: Alerts, untold: dict[str, None], now: float) -> dict[str, AlertRecord]:
-    """Tell people of alerts, each with all that one batch of events brought; the alerts after that.
+def _notify(alerts: Alerts, unsent: dict[str, None], now: float) -> dict[str, AlertRecord]:
+    """Queue notices of alerts, each with all that one batch of events brought; return the alerts after that.
 
-    Should this not come to its end, the alerts themselves say that somebody is owed a word: `tell_owed` goes on.
+    If this is interrupted, the alerts themselves record what is pending: `notify_pending` continues.
     """
-    stored_alerts = [alerts.change(alert_id, lambda context: _tell_alone(context, now), now) for alert_id in untold]
-    untold.clear()
+    stored_alerts = [
+        alerts.change(alert_id, lambda context: _pending_notices(context, now), now) for alert_id in unsent
+    ]
+    unsent.clear()
     return {stored.id: record_of(stored) for stored in stored_alerts if stored is not None}
 
 
@@ -211,7 +213,7 @@ def _settled(alerts: Alerts, event: Event, rules: Sequence[Rule], now: float) ->
 
 
 def _trouble(alerts: Alerts, key: str, event: Event, rules: Sequence[Rule], now: float) -> AlertRecord | None:
-    """Open an alert, or add to one; people are told when all that came with it is known."""
+    """Open an alert, or add to one; notices follow when all that came with it is known."""
     before: list[AlertRecord] = []
 
     def decide(known: DecisionContext) -> Decision | None:
@@ -293,8 +295,8 @@ def _change(alerts: Alerts, alert_id: str, change: Change, now: float) -> AlertR
     return _if_changed(alerts.change(alert_id, decide, now), before)
 
 
-def _tell_alone(known: DecisionContext, now: float) -> Decision | None:
-    """Tell what is owed of an alert, if it may be told now."""
+def _pending_notices(known: DecisionContext, now: float) -> Decision | None:
+    """The pending notices of an alert, if they may be sent now."""
     if known.alert is None:
         return None
     wish = decision(record_of(known.alert), known.rules, now)
@@ -349,7 +351,7 @@ def _store_of(store: Store, clock: Clock) -> SeriesStore:
 
 
 def decision(alert: AlertRecord, rules: Mapping[str, StoredRule], now: float, *, instead_of: str = "") -> Decision:
-    """What is to be kept of an alert, with the notices for everybody who may be told of it now."""
+    """What is to be kept of an alert, with the notices that may be sent now."""
     notes = due(alert, rules, now)
     updated = after_telling(alert, notes, now)
     notices = notices_of(updated, notes)
@@ -357,7 +359,7 @@ def decision(alert: AlertRecord, rules: Mapping[str, StoredRule], now: float, *,
 
 
 def due(alert: AlertRecord, rules: Mapping[str, StoredRule], now: float) -> tuple[RuleNote, ...]:
-    """The rules by which people are to be told now of the newest turn."""
+    """The rules that are to notify now about the newest turn."""
     telling = alert.telling
     if not telling.owed or alert.state == "snoozed" or now < telling.not_before:
         return ()
@@ -369,11 +371,11 @@ def due(alert: AlertRecord, rules: Mapping[str, StoredRule], now: float) -> tupl
 
 
 def after_telling(alert: AlertRecord, notes: Sequence[RuleNote], now: float) -> AlertRecord:
-    """An alert after people were told by some rules."""
+    """An alert after some rules have notified."""
     telling = alert.telling
     turns = {**telling.told, **{note.id: telling.turn for note in notes}}
-    owed = telling.owed and any(turns.get(note.id, 0) < telling.turn for note in alert.rules)
-    return replace(alert, telling=replace(telling, told=turns, owed=owed, told_at=now if notes else telling.told_at))
+    pending = telling.owed and any(turns.get(note.id, 0) < telling.turn for note in alert.rules)
+    return replace(alert, telling=replace(telling, told=turns, owed=pending, told_at=now if notes else telling.told_at))
 
 
 def notices_of(alert: AlertRecord, notes: Sequence[RuleNote]) -> tuple[NewNotice, ...]:

@@ -164,12 +164,12 @@ def of_noise(benchmark: str, now: float) -> Event:
         of="silent",
         name=benchmark,
         benchmark=benchmark,
-        reason="it is not silent any more",
+        reason="it is no longer silent",
     )
 
 
 def of_lost(agent: LostAgent, after_s: float, now: float) -> Event:
-    """That an agent has not been heard of for too long."""
+    """That an agent has been silent for too long."""
     reason = for_so_long(now - agent.last_seen, agent.last_seen)
     return Event(
         "agent-lost",
@@ -183,7 +183,7 @@ def of_lost(agent: LostAgent, after_s: float, now: float) -> Event:
 
 
 def of_back(agent: str, now: float) -> Event:
-    """That an agent is heard of again, or was removed."""
+    """That an agent sends heartbeats again, or was removed."""
     return Event(
         "recovered",
         now,
@@ -191,7 +191,7 @@ def of_back(agent: str, now: float) -> Event:
         f"back:{agent}:{now:.3f}",
         of="agent-lost",
         agent=agent,
-        reason="it is heard of again, or was removed",
+        reason="it sends heartbeats again, or was removed",
     )
 
 
@@ -249,7 +249,7 @@ def _value(
     if result.verdict == "invalid":
         return value, None, "the result is invalid"
     if stats.runs < 2:
-        return value, None, "it was measured in one run, so nobody knows how much runs differ"
+        return value, None, "it was measured in one run, so the spread between runs is unknown"
     interval = stats.interval if chosen in _MIDDLE else _between(result, metric, chosen, samples)
     if interval is None:
         return value, None, f"how much {metric}.{chosen} differs between runs is not known"
@@ -271,7 +271,7 @@ def _between(result: MultiRunJobResult, metric: str, statistic: str, samples: Sa
 
 
 def _around(value: float, interval: Interval) -> Interval:
-    """An interval that holds the value that is told: that of all runs together may lie beside the runs' own."""
+    """An interval that holds the reported value: that of all runs together may lie beside the runs' own."""
     low, high = min(interval.low, value), max(interval.high, value)
     return Interval(low, high, interval.level, interval.method)
 

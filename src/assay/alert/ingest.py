@@ -1,4 +1,4 @@
-"""What alerts are told of: results as they come in, and periodic checks for what stays away."""
+"""The events that alerts are made of: results as they come in, and periodic checks for what stays away."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PAGE = 200
 
 @dataclass(frozen=True, slots=True)
 class IngestSummary:
-    """What became of the results of a store."""
+    """What was found in the results of a store."""
 
     results: int
     series: tuple[str, ...]
@@ -105,7 +105,7 @@ def collect(store: Store, clock: Clock = SYSTEM_CLOCK, benchmark: str = "") -> I
 def take(
     store: Store, points: Sequence[FilePoint], clock: Clock = SYSTEM_CLOCK
 ) -> tuple[ImportCounts, tuple[KnownFinding, ...]]:
-    """Take points of a file into the store, and check their series; return what became of them, and what is found."""
+    """Take points of a file into the store and check their series; return the counts and the findings."""
     series = SeriesStore(store, clock)
     taken = series.take(points)
     findings = series.check(taken.series)
@@ -178,7 +178,7 @@ def check_silence(store: Store, rules: Sequence[Rule], clock: Clock) -> tuple[Al
     for rule in asked:
         for benchmark in _benchmarks(rule, last):
             after_s = rule.alert.after or 0.0
-            # Before the rule was there, nobody waited for results.
+            # Before the rule existed, no results were expected.
             newest = max(last.get(benchmark, 0.0), rule.created_at)
             if now - newest >= after_s:
                 quiet.add(benchmark)
@@ -193,8 +193,8 @@ def check_agents(
     """Open what rules say about agents that are gone, and resolve it when they are back.
 
     Args:
-        silent_after_s: an agent that was not heard of for so long is lost, unless a rule gives it longer.
-        listening_since: when the server began: no agent is lost because nobody was there to hear it.
+        silent_after_s: an agent without a heartbeat for this long is lost, unless a rule gives it longer.
+        listening_since: when the server began: time before that does not count as silence.
     """
     now = clock.utc().timestamp()
     asked = [rule for rule in rules if rule.alert.when == "agent-lost"]
@@ -218,7 +218,7 @@ def follow_jobs(
 ) -> tuple[tuple[AlertRecord, ...], int]:
     """Open and resolve what rules say about failed jobs, from the history of jobs on after a line of it.
 
-    Jobs that nobody could take, or that were given up, have no result that would tell.
+    Jobs that no agent could take, or that were given up, have no result to open an alert.
 
     Returns:
         The alerts that changed, and the number of the last line that was read.

@@ -30,7 +30,7 @@ STATES: tuple[AlertState, ...] = ("open", "acknowledged", "snoozed", "expected",
 BY_ITSELF: tuple[Trigger, ...] = ("occur", "recover", "wake")
 BY_PEOPLE: tuple[Trigger, ...] = ("acknowledge", "snooze", "expect", "resolve", "reopen")
 
-# Somebody has to look at it, or said that he does.
+# Someone has to look at it, or has said that they do.
 ACTIVE: frozenset[AlertState] = frozenset({"open", "acknowledged", "snoozed"})
 
 TABLE: dict[tuple[AlertState | None, Trigger], AlertState] = {
@@ -41,13 +41,13 @@ TABLE: dict[tuple[AlertState | None, Trigger], AlertState] = {
     ("open", "snooze"): "snoozed",
     ("open", "expect"): "expected",
     ("open", "resolve"): "resolved",
-    ("acknowledged", "occur"): "acknowledged",  # somebody works on it already
+    ("acknowledged", "occur"): "acknowledged",  # someone works on it already
     ("acknowledged", "recover"): "resolved",
-    ("acknowledged", "acknowledge"): "acknowledged",  # somebody else takes it over
+    ("acknowledged", "acknowledge"): "acknowledged",  # another person takes it over
     ("acknowledged", "snooze"): "snoozed",
     ("acknowledged", "expect"): "expected",
     ("acknowledged", "resolve"): "resolved",
-    ("acknowledged", "reopen"): "open",  # nobody works on it after all
+    ("acknowledged", "reopen"): "open",  # no one works on it after all
     ("snoozed", "occur"): "snoozed",
     ("snoozed", "recover"): "resolved",
     ("snoozed", "wake"): "open",
@@ -73,7 +73,7 @@ _LENGTH = 40
 AGAIN_WITHIN_S = 7 * 86400.0
 # A difference that is no single deed, such as a new driver, explains what moved within this time of each other.
 _TOGETHER_WITHIN_S = 7 * 86400.0
-# So often people are told that an alert has grown, at most.
+# Growth of an alert is notified at most this often.
 GROWN_EVERY_S = 3600.0
 _LONGEST_HISTORY = 300
 _LONGEST_WHY = 1000
@@ -163,7 +163,7 @@ def occurred(
 def stays(alert: AlertRecord, event: Event, now: float) -> bool:
     """Whether trouble that an alert is about already stays with it, whatever its key is by now.
 
-    Not if it is back long after the alert was over: then it is told as if it were new.
+    Not if it is back long after the alert was over: then it is reported as new.
     """
     previous = alert.member(event.subject)
     if previous is None or not _is_news(previous, alert.past.get(event.subject), event):
@@ -182,7 +182,7 @@ def recovered(alert: AlertRecord, subjects: Collection[str], event: Event, now: 
 
 
 def called_expected(alert: AlertRecord, subjects: Collection[str], event: Event, now: float) -> AlertRecord | None:
-    """The same when somebody called the findings expected elsewhere."""
+    """The same when the findings were marked as expected elsewhere."""
     over = {
         member.subject: replace(member, state="expected") for member in alert.standing if member.subject in subjects
     }
@@ -198,7 +198,7 @@ def without_rules(alert: AlertRecord, gone: Collection[str], now: float) -> Aler
 def acted(
     alert: AlertRecord, happening: Trigger, *, by: str, why: str, now: float, until: float | None = None
 ) -> AlertRecord:
-    """What an alert becomes by somebody's word.
+    """The alert after a person's decision.
 
     Raises:
         UsageError: `lifecycle` if it is in no state for that, `until` if it is to sleep until a time that has passed.
@@ -291,7 +291,7 @@ def _is_news(known: AlertMember | None, past: tuple[float, str] | None, event: E
 
 
 def _says_the_same(known: AlertMember, event: Event) -> bool:
-    """Whether what happens was known: it still stands, or it is a finding that somebody has dealt with."""
+    """Whether an event is known: its trouble still stands, or it is a finding that was dealt with."""
     return known.state == "standing" or (event.kind == "finding" and known.state in ("closed", "expected"))
 
 
@@ -324,7 +324,7 @@ def _without(
 
 
 def _by_people(alert: AlertRecord, happening: Trigger) -> tuple[AlertMember, ...]:
-    """The members after somebody's word about the whole."""
+    """The members after a person's decision about the whole."""
     if happening == "expect":
         return tuple(
             replace(member, state="expected") if member.state == "standing" else member for member in alert.members
@@ -340,7 +340,7 @@ def _by_people(alert: AlertRecord, happening: Trigger) -> tuple[AlertMember, ...
 
 
 def _step(alert: AlertRecord, happening: Trigger, *, why: str, now: float, by: str = "") -> AlertRecord:
-    """One step in the life of an alert, with its line of history and what people are told of it."""
+    """One step in the life of an alert, with its line of history and its notification state."""
     state = after(alert.state, happening)
     line = HistoryLine(now, happening, state, by, why)
     history = (*alert.history, line)
@@ -369,7 +369,7 @@ def _told(alert: AlertRecord, happening: Trigger, state: AlertState, now: float)
     if happening != "occur" or state == "snoozed":
         return telling
     if telling.owed and telling.news not in ("resolved", "expected"):
-        return telling  # it is told together with what is to be told anyway
+        return telling  # one pending notice covers both
     return _turned(telling, "grown", (telling.told_at or now) + GROWN_EVERY_S)
 
 

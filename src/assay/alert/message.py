@@ -45,7 +45,7 @@ class NoticeDocument:
     """Everything that a message is made of."""
 
     alert: AlertRecord
-    """As it was when people were to be told."""
+    """As it was when the notice was due."""
     drawing: Drawing | None = None
     prepared: bool = False
     """The drawing was looked for; there may be none."""
@@ -134,8 +134,8 @@ def read_notice(document: str, key: str) -> NoticeDocument:
     return from_json(NoticeDocument, document, source=key)
 
 
-def write_notice(told: NoticeDocument, *, done: tuple[str, ...] | None = None) -> str:
-    return to_json(told if done is None else replace(told, done=done))
+def write_notice(notice: NoticeDocument, *, done: tuple[str, ...] | None = None) -> str:
+    return to_json(notice if done is None else replace(notice, done=done))
 
 
 def began_at(alert: AlertRecord) -> float:
@@ -154,13 +154,13 @@ def pictured(alert: AlertRecord) -> AlertMember | None:
     return next((member for member in members if member.state == "standing"), members[0] if members else None)
 
 
-def compose(key: str, told: NoticeDocument, server: str, *, test: bool = False) -> Message:
+def compose(key: str, notice: NoticeDocument, server: str, *, test: bool = False) -> Message:
     """Write the message of a notice.
 
     Args:
         server: address of the server for links; none are written when it is empty.
     """
-    alert = told.alert
+    alert = notice.alert
     event = "test" if test else _event(alert)
     rows = tuple(_row(member) for member in _moved(alert))
     base = server.rstrip("/")
@@ -174,14 +174,14 @@ def compose(key: str, told: NoticeDocument, server: str, *, test: bool = False) 
         _subject(alert, event),
         parts.text(),
         parts.markdown(),
-        parts.html(picture=told.drawing is not None),
+        parts.html(picture=notice.drawing is not None),
         lines=parts.sentences,
         rows=rows,
         differs=alert.differs,
         links=links,
         url=next((url for _, url in links), ""),
-        drawing=told.drawing,
-        done=told.done,
+        drawing=notice.drawing,
+        done=notice.done,
     )
 
 
@@ -207,7 +207,7 @@ def _moved(alert: AlertRecord) -> list[AlertMember]:
 
 
 def _sentences(alert: AlertRecord) -> tuple[str, ...]:
-    """What is said, less what the numbers of those that moved say again."""
+    """The sentences of an alert without those that only repeat the numbers in its rows."""
     numbers = {one_line(member.says) for member in _moved(alert)}
     said = (one_line(sentence) for sentence in alert.sentences)
     return tuple(sentence for sentence in said if sentence not in numbers and not (numbers and _MORE.match(sentence)))
@@ -235,7 +235,7 @@ def _probability(most: float) -> str:
 
 
 def _change(moved: FindingSummary, tail: str) -> str:
-    """By how much, with the interval of it; in its own unit where no share can be told."""
+    """The relative change with its interval; in its own unit where there is no share."""
     if moved.change is not None and moved.change_interval is not None:
         low, high = moved.change_interval.low, moved.change_interval.high
         ends = f"[{show_percent(low, signed=True)}, {show_percent(high, signed=True)}]"
@@ -343,7 +343,7 @@ def _md_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _md(text: str) -> str:
-    """Text that Markdown shows as it is; nobody is called and no issue is named by it."""
+    """Text that Markdown shows as it is; it mentions no user and links no issue."""
     return _CALLS.sub("\\1\N{ZERO WIDTH SPACE}", escape(text))
 
 
@@ -351,13 +351,13 @@ def _moment(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def prepared(told: NoticeDocument, points: Points) -> NoticeDocument:
+def prepared(notice: NoticeDocument, points: Points) -> NoticeDocument:
     """What a notice keeps, with the drawing of the series that it is about."""
-    if told.prepared:
-        return told
-    member = pictured(told.alert)
+    if notice.prepared:
+        return notice
+    member = pictured(notice.alert)
     drawing = None if member is None else _drawing(member, points(member.series))
-    return replace(told, drawing=drawing, prepared=True)
+    return replace(notice, drawing=drawing, prepared=True)
 
 
 def _drawing(member: AlertMember, points: Sequence[Point]) -> Drawing | None:

@@ -1,4 +1,4 @@
-"""What happened, whom it concerns, and what people are told about it."""
+"""What happened, whom it concerns, and what was notified."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class HistoryLine:
 
 @dataclass(frozen=True, slots=True)
 class RuleNote:
-    """A rule as it was when it was last broken: it may be gone when people are told."""
+    """A rule as it was when it was last broken: it may be gone when the notice is sent."""
 
     id: str
     name: str
@@ -145,25 +145,25 @@ class RuleNote:
 
 @dataclass(frozen=True, slots=True)
 class NotificationState:
-    """What people were told of an alert, and what they still have to be told."""
+    """What was notified about an alert, and what is pending."""
 
     turn: int = 0
-    """Counts what is told: each change that people hear of is one turn."""
+    """Counts the changes to notify: each is one turn."""
     news: NotificationReason | None = None
     """What the newest turn is about."""
     not_before: float = 0.0
-    """The newest turn is not told earlier."""
+    """The newest turn is not notified earlier."""
     told: Mapping[str, int] = field(default_factory=dict)
-    """Rule → the last turn that was told by it."""
+    """Rule → the last turn that it notified."""
     told_at: float | None = None
-    """When somebody was told last."""
+    """When the last notice was queued."""
     owed: bool = False
-    """Somebody has still to be told of the newest turn."""
+    """Whether the newest turn still has to be notified."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlertRecord:
-    """Something that people are told about, from its opening to its end."""
+    """Trouble that people are notified of, from its opening to its end."""
 
     id: str
     key: str
@@ -193,7 +193,7 @@ class AlertRecord:
     links: Mapping[str, str] = field(default_factory=dict)
     """What to look at → its path below the server's address."""
     telling: NotificationState = field(default_factory=NotificationState)
-    """What people were told of it, and what they still have to be told."""
+    """What was notified about it, and what is pending."""
     findings: tuple[str, ...] = ()
     """Ids of the findings that it is about."""
     past: Mapping[str, tuple[float, str]] = field(default_factory=dict)

@@ -55,7 +55,7 @@ class Judgement:
 
     answer: Answer
     because: str = ""
-    """Why it cannot be told."""
+    """Why it cannot be decided."""
 
 
 def rule_of(kept: StoredRule) -> Rule | None:
@@ -90,7 +90,7 @@ def parsed(document: object, *, at: str = "") -> Alert:
 
 
 def given_rule(name: str, benchmark: str, alert: Alert, *, by: str, now: float) -> StoredRule:
-    """A rule that somebody gives by API, to be kept."""
+    """A rule set by API, to be kept."""
     rule_id = content_hash(["api", name])[:16]
     return StoredRule(rule_id, name, "api", benchmark, _document(alert), now, now, by)
 

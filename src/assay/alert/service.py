@@ -23,7 +23,7 @@ LONGEST_NAME = 200
 
 @dataclass(frozen=True, slots=True)
 class RuleView:
-    """A rule that decides when people are told."""
+    """A rule that decides when to notify."""
 
     id: str
     name: str
@@ -38,7 +38,7 @@ class RuleView:
     changed_at: float
     by: str
     told_at: float | None
-    """When somebody was last told by it."""
+    """When it last notified."""
 
     @classmethod
     def of(cls, kept: StoredRule) -> RuleView:

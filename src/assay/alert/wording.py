@@ -24,8 +24,8 @@ from assay.analyse.text import count, listed, number, percent, quantity
 from assay.report.wording import one_line
 from assay.units import show_seconds
 
-# The first ones are told in full; the record lists them all.
-_TOLD = 20
+# Members that are listed in full; the record has them all.
+_LISTED = 20
 _LONGEST_REASON = 300
 _ORDER = {"standing": 0, "closed": 1, "expected": 2, "recovered": 3}
 
@@ -42,7 +42,7 @@ def sentence(event: Event, rule: Rule) -> str:
         return f"{name} failed: {one_line(event.reason)[:_LONGEST_REASON] or 'no reason was recorded'}"
     if event.kind == "silent":
         return f"{name} has had no result {event.reason}"
-    return f"{name} has not been heard of {event.reason}"
+    return f"{name} has sent no heartbeat {event.reason}"
 
 
 def change_in_words(found: FindingSummary, unit: str) -> str:
@@ -104,10 +104,10 @@ def for_so_long(seconds: float, since: float) -> str:
     return f"for {show_seconds(seconds)}, since {moment(since)}"
 
 
-def _title(kind: Trouble, told: Sequence[AlertMember]) -> str:
-    first, many = told[0], len(told)
+def _title(kind: Trouble, members: Sequence[AlertMember]) -> str:
+    first, many = members[0], len(members)
     if kind == "finding":
-        return _moved_title(told)
+        return _moved_title(members)
     if kind == "agent-lost":
         return f"agent {first.name} is lost" if many == 1 else f"{count(many, 'agent')} are lost"
     if kind == "silent":
@@ -117,26 +117,26 @@ def _title(kind: Trouble, told: Sequence[AlertMember]) -> str:
     return f"{first.says}" if many == 1 else f"{first.metric} is beyond its limit in {many} places of {first.benchmark}"
 
 
-def _moved_title(told: Sequence[AlertMember]) -> str:
-    first, change = told[0], told[0].moved
+def _moved_title(members: Sequence[AlertMember]) -> str:
+    first, change = members[0], members[0].moved
     if change is None:
         return f"{first.name} is worse"
-    if len(told) == 1:
+    if len(members) == 1:
         size = "" if change.change is None else f"{percent(abs(change.change))} "
         return f"{first.name} is {size}worse"
-    metrics = Counter(member.metric for member in told)
-    benchmarks = Counter(member.benchmark for member in told)
+    metrics = Counter(member.metric for member in members)
+    benchmarks = Counter(member.benchmark for member in members)
     what = listed(list(metrics), most=2)
     where = next(iter(benchmarks)) if len(benchmarks) == 1 else count(len(benchmarks), "benchmark")
     why = "" if change.cause == "unknown" else f": {cause_in_words(change)}"
-    return f"{len(told)} series of {where} are worse ({what}){why}"
+    return f"{len(members)} series of {where} are worse ({what}){why}"
 
 
-def _sentences(told: Sequence[AlertMember]) -> tuple[str, ...]:
-    says = [member.says for member in told[:_TOLD]]
-    if len(told) > _TOLD:
-        says.append(f"and {len(told) - _TOLD} more")
-    change = told[0].moved
+def _sentences(members: Sequence[AlertMember]) -> tuple[str, ...]:
+    says = [member.says for member in members[:_LISTED]]
+    if len(members) > _LISTED:
+        says.append(f"and {len(members) - _LISTED} more")
+    change = members[0].moved
     if change is not None:
         why = f"What may explain it: {cause_in_words(change)}."
         says.append("Nothing that is recorded explains it." if change.cause == "unknown" else why)

@@ -46,7 +46,7 @@ def run(
         view: shows progress; nothing by default.
         server: URL of a server whose agents measure; its token is read from ASSAY_TOKEN. For a benchmark on a cluster,
             progress is reported to it.
-        lock: what to do about a device on which another process measures: `wait`, `try` (measure beside it; a check then
+        lock: what to do about a device on which another process measures: `wait`, `try` (measure anyway; a check then
             fails) or `off`; from ASSAY_LOCK, else `wait`, when left out.
         control: whether the control workload is timed, where the benchmark has it.
         follow: on a fleet or cluster, whether to stay until the end and what Ctrl-C means.

@@ -130,7 +130,7 @@ def test_an_agent_that_drains_may_go_and_a_patient_rule_waits(store, clock):
     clock.pass_s(3600)
     (alert,) = check_agents(store, [patient], clock, 60)
     assert [one.agent for one in alert.members] == [staying.id]
-    assert alert.sentences[0].startswith("staying has not been heard of for 1 h 1 min")
+    assert alert.sentences[0].startswith("staying has sent no heartbeat for 1 h 1 min")
 
 
 def test_jobs_that_fail_on_a_server_are_followed_whether_or_not_they_left_a_result(store, clock):

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 from tests.unit.alert.setups import T0, done, failed, limit, rule
 
-from assay.alert.evaluate import act, evaluate, tell_owed
+from assay.alert.evaluate import act, evaluate, notify_pending
 from assay.alert.records import record_of
 from assay.alert.rules import given_rule, rules_of
 from assay.store.alerts import AlertRules, Alerts
@@ -51,11 +51,11 @@ def test_in_quiet_hours_nobody_is_told_and_afterwards_everybody(store, clock):
     assert (alert.state, alert.telling.owed) == ("open", True)
     for moment in ("2026-01-01 23:00", "2026-01-02 05:59:59"):
         set_to(clock, moment)
-        assert tell_owed(store, clock) == ()
+        assert notify_pending(store, clock) == ()
     assert told(store, clock) == []
     set_to(clock, "2026-01-02 06:00")
-    assert [one.id for one in tell_owed(store, clock)] == [alert.id]
-    assert tell_owed(store, clock) == ()
+    assert [one.id for one in notify_pending(store, clock)] == [alert.id]
+    assert notify_pending(store, clock) == ()
     assert told(store, clock) == [(1, "*")]
 
 
@@ -66,7 +66,7 @@ def test_what_was_over_before_anybody_was_told_is_told_once_as_it_is(store, cloc
     now = set_to(clock, "2026-01-02 03:00")
     evaluate(store, [done(at=now)], rules, clock)
     set_to(clock, "2026-01-02 07:00")
-    (alert,) = tell_owed(store, clock)
+    (alert,) = notify_pending(store, clock)
     assert (alert.state, alert.telling.news) == ("resolved", "resolved")
     assert told(store, clock) == [(2, "*")], "one message, not two"
 
@@ -78,13 +78,13 @@ def test_a_rule_tells_no_more_often_than_it_may_and_loses_nothing(store, clock):
         rules = rules_of(AlertRules(store.engine).list())
     assert len(told(store, clock)) == 1
     clock.pass_s(3599)
-    assert tell_owed(store, clock) == ()
+    assert notify_pending(store, clock) == ()
     clock.pass_s(1)
-    assert len(tell_owed(store, clock)) == 1
+    assert len(notify_pending(store, clock)) == 1
     clock.pass_s(3600)
-    assert len(tell_owed(store, clock)) == 1
+    assert len(notify_pending(store, clock)) == 1
     clock.pass_s(3600)
-    assert tell_owed(store, clock) == ()
+    assert notify_pending(store, clock) == ()
     assert len(told(store, clock)) == 3
 
 
@@ -97,7 +97,7 @@ def test_what_flaps_is_told_at_the_end_of_the_hour_as_it_is_then(store, clock):
     assert told(store, clock) == [(1, "*")]
     assert only(store).telling.turn == 10
     clock.pass_s(3600)
-    tell_owed(store, clock)
+    notify_pending(store, clock)
     assert told(store, clock) == [(1, "*"), (10, "*")]
 
 
@@ -112,7 +112,7 @@ def test_each_rule_tells_its_own_channels_in_its_own_time(store, clock):
     evaluate(store, [Event("agent-lost", T0, "agent-1", "lost:1", name="box", agent="agent-1")], rules, clock)
     assert told(store, clock) == [(1, "pager"), (1, "chat")]
     clock.pass_s(6 * 3600)
-    tell_owed(store, clock)
+    notify_pending(store, clock)
     assert told(store, clock) == [(1, "pager"), (1, "chat")], "the chat has heard of it"
     assert not only(store).telling.owed
 
@@ -123,10 +123,10 @@ def test_growth_is_told_after_an_hour(store, clock):
     for number in range(20):
         clock.pass_s(60)
         evaluate(store, [failed(f"p{number}", at=T0 + number)], rules, clock)
-        tell_owed(store, clock)
+        notify_pending(store, clock)
     assert told(store, clock) == [(1, "*")]
     clock.pass_s(3600)
-    (alert,) = tell_owed(store, clock)
+    (alert,) = notify_pending(store, clock)
     assert (alert.telling.news, len(alert.members)) == ("grown", 21)
     assert told(store, clock) == [(1, "*"), (2, "*")]
 
@@ -136,7 +136,7 @@ def test_a_snoozed_alert_tells_nothing_and_a_recovery_is_told(store, clock):
     (alert,) = evaluate(store, [failed()], rules, clock)
     act(store, alert.id, "snooze", by="ada", clock=clock, until=T0 + 86_400)
     clock.pass_s(2 * 3600)
-    assert tell_owed(store, clock) == ()
+    assert notify_pending(store, clock) == ()
     evaluate(store, [done(at=T0 + 7200)], rules, clock)
     assert told(store, clock) == [(2, "*")]
 
@@ -155,6 +155,6 @@ def test_a_rule_that_is_gone_still_tells_that_it_is_over(store, clock):
 def test_a_change_of_the_quiet_hours_counts_at_once(store, clock):
     rules = keep(store, rule("job failed", quiet="00:00-23:00"))
     evaluate(store, [failed()], rules, clock)
-    assert tell_owed(store, clock) == ()
+    assert notify_pending(store, clock) == ()
     keep(store, rule("job failed"))
-    assert len(tell_owed(store, clock)) == 1
+    assert len(notify_pending(store, clock)) == 1

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.alert.setups import T0, commit, done, failed, finding, limit, rule
 from tests.unit.store.setups import FakeClock
 
-from assay.alert.evaluate import act, evaluate, tell_owed, wake
+from assay.alert.evaluate import act, evaluate, notify_pending, wake
 from assay.alert.records import record_of
 from assay.alert.rules import given_rule, rules_of
 from assay.store.alerts import AlertRules, Alerts
@@ -114,7 +114,7 @@ def test_a_limit_on_telling_holds_across_servers(servers):
     assert len(notices.list()) == 1
     for hour in range(1, SERVERS + 2):
         clock.pass_s(3600)
-        at_once(servers, lambda store, _: tell_owed(store, clock))
+        at_once(servers, lambda store, _: notify_pending(store, clock))
         assert len(notices.list()) == min(1 + hour, SERVERS)
 
 

@@ -27,19 +27,19 @@ from assay.analyse.series import LEVEL
 from assay.analyse.series.scan import SPLITS
 from assay.analyse.text import percent
 
-# A series that hides changes up to this is told as noisy.
+# A series that hides changes up to this is listed as noisy.
 NOISY_FROM = 0.05
 # A spread from fewer results is not known well enough to speak of.
 _FEWEST = 8
-# Quiet for so many times the usual pause, and for a day at least.
+# Silent after this many times the usual pause, and after a day at the earliest.
 _PAUSES = 3.0
 SILENT_FROM_S = 86_400.0
-# Somebody who measured for an afternoon did not promise to go on.
+# One afternoon of measuring does not make a job regular.
 _LIVED_S = 5 * 86_400.0
-# Those silent for so many times the time of the digest were told in the ones before.
+# Those silent for this many times the time of the digest were listed in earlier digests.
 _OLD_NEWS = 4.0
 _DEALT_WITH = ("acknowledged", "snoozed", "expected", "resolved")
-# In this order they are told: first what somebody here did.
+# The order of the list: first what people here changed.
 ORDER = ("code", "data or model", "environment", "machine", "method", "unknown", "noise")
 # Changes further apart are two stories, whatever differs.
 _APART_S = 36 * 3600.0
@@ -48,7 +48,7 @@ _MOST = 3
 _HASH = 12
 _NUMBERS = re.compile(r", (?:as it did|and at none)| \(")
 _ANSWERS = {"worse": 0, "cannot tell": 1, "better": 2}
-# So many results after a change; a week of nights.
+# A week of nights: this many results after a change.
 WITHIN = 7
 # The detector looks for spans and drifts too, holds wild points back and must learn spread and memory from the series
 # itself. All of that costs a little: so much of the chance that is left for a step, as simulation shows.
@@ -195,7 +195,7 @@ def _group(movements: Sequence[Movement]) -> MovementGroup:
     return MovementGroup(ordered[0].cause, title_of(_shared(movements)), ordered, tuple(why.values()))
 
 
-def told_in_title(one: Movement, group: MovementGroup) -> bool:
+def named_in_title(one: Movement, group: MovementGroup) -> bool:
     """Whether the title of its group says all that differs for a change."""
     shared = _shared(group.movements)
     return len(shared) <= _MOST and set(one.differs) <= set(shared)
@@ -223,9 +223,9 @@ def _rank(group: MovementGroup) -> tuple[bool, int, float]:
 
 
 def smallest_change(spread: float, memory: float, points: int, within: int = WITHIN) -> float:
-    """The step, as a share, that the detector tells in about four of five series after so many further results.
+    """The step, as a share, that the detector finds in about four of five series after this many further results.
 
-    A comparison of two halves of the series would need a known shift of its statistic to be told. The same shift is
+    A comparison of two halves of the series would need a known shift of its statistic to find it. The same shift is
     needed here, but the information is that of a few points after the step against all before it; where points resemble
     the one before (memory), each further one says less.
     """
@@ -236,13 +236,13 @@ def smallest_change(spread: float, memory: float, points: int, within: int = WIT
 
 @lru_cache(maxsize=1024)
 def _shift(points: int, memory: float) -> float:
-    """The shift of a comparison's statistic that is told in four of five cases."""
+    """The shift of a comparison's statistic that is found in four of five cases."""
     half = points // 2
     return smallest_effect(half, level=_level(points, memory)) * math.sqrt(half / 2)
 
 
 def _level(points: int, memory: float) -> float:
-    """How sure one place must be, for the clearest of all places to be told."""
+    """How sure one place must be, for the clearest of all places to be reported."""
     low, high = _SCORES
     while high - low > 1e-3:
         middle = (low + high) / 2
@@ -251,7 +251,7 @@ def _level(points: int, memory: float) -> float:
 
 
 def _information(count: int, memory: float) -> float:
-    """What so many points say about their level, in points that do not resemble each other.
+    """What `count` points say about their level, in points that do not resemble each other.
 
     The first one after a step says more than itself where the level before is known: the part that it should have
     taken over from its neighbour is missing.

@@ -198,7 +198,7 @@ def _burst(source: DigestSource, one: SeriesRecord) -> tuple[float | None, float
     )
     if last is None or factor is None:
         return None, 1.0
-    back = one.checked - int(last)  # it is the so many newest of the points that were checked
+    back = one.checked - int(last)  # how many of the checked points are newer
     later = one.points - one.checked
     if not 0 < back <= _RECENT:
         return None, 1.0

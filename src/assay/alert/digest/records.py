@@ -148,7 +148,7 @@ class AlertSummary:
     findings: tuple[str, ...] = ()
     sentences: tuple[str, ...] = ()
     why: str = ""
-    """What was said about the last thing that happened to it."""
+    """The reason given for its last event."""
     href: str = ""
 
 
@@ -186,7 +186,7 @@ class NoisySeries:
     smallest: float
     """The smallest change that further results would show."""
     within: int
-    """So many of them."""
+    """Within this many further results."""
     because: tuple[str, ...] = ()
 
 
@@ -222,12 +222,12 @@ class Digest:
     handled: tuple[AlertSummary, ...] = ()
     """Alerts that were acknowledged, snoozed, expected or resolved in that time."""
     expected: tuple[Movement, ...] = ()
-    """Changes that somebody called expected, without an alert."""
+    """Changes that were marked as expected without an alert."""
     alerts: tuple[AlertSummary, ...] = ()
     """Open alerts about something else than these changes."""
     silent: tuple[SilentJob, ...] = ()
     long_silent: int = 0
-    """So many more are silent for much longer than the time of this digest."""
+    """How many more are silent for much longer than the time of this digest."""
     assay_version: str = ""
     schema: Literal["assay.digest/1"] = "assay.digest/1"
 

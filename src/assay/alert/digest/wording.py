@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from assay.alert.digest.build import short, told_in_title
+from assay.alert.digest.build import named_in_title, short
 from assay.alert.digest.records import Digest, Movement, MovementGroup, ResultLink, SeriesLabel
 from assay.analyse.text import count
 from assay.report.markdown import escape, sheet_markdown
@@ -23,14 +23,14 @@ CAUSES = {
     "unknown": "nothing that was recorded explains it",
 }
 _READING = """\
-A change is told for a whole series, not for its newest result: change points of a series' own history, on its own \
-spread. In at most one of a hundred series without a change something is found.
+A change is reported for a whole series, not for its newest result: change points of a series' own history, on its \
+own spread. In at most one of a hundred series without a change something is found.
 Its interval holds the true size in 95 of 100 cases. The probability that a change is real is the most that the \
 evidence allows, from even odds.
 The cause is read from what differs between the last good result and the first bad one, and from the control \
 workload. Where nothing differs it stays unknown.
 The smallest visible change is the step that a week of further results would show in four of five such series. \
-What lies below may be there, and nobody can tell."""
+Smaller changes may exist but stay undetected."""
 READING = tuple(_READING.split("\n"))
 
 
@@ -56,7 +56,7 @@ def title(digest: Digest) -> str:
 
 
 def summary(digest: Digest) -> str:
-    """The digest in one or two sentences; that nothing happened is said plainly."""
+    """The digest in one or two sentences, also when nothing happened."""
     over = f"in these {duration(digest.until - digest.since)}"
     if not digest.series:
         return "There is no series yet: results of the same job on the same kind of machine become one."
@@ -81,7 +81,7 @@ def _moves(digest: Digest) -> str:
     counts["cannot tell"] -= new
     parts = [f"{counts['worse']} worse", f"{counts['better']} better"] if counts["worse"] or counts["better"] else []
     parts += [f"{new} new and unconfirmed"] if new else []
-    parts += [f"{counts['cannot tell']} that cannot be told"] if counts["cannot tell"] else []
+    parts += [f"{counts['cannot tell']} undecided"] if counts["cannot tell"] else []
     return f"{count(len(digest.movements), 'change')}: {', '.join(parts)}."
 
 
@@ -291,7 +291,7 @@ def _details(one: Movement, group: MovementGroup) -> list[str]:
     named = f"**{escape(series_title(one.series))}**"
     word = one.unconfirmed or "cannot tell"
     doubts = [f"{named}: {word}, because {escape('; '.join(one.because))}"] if one.because else []
-    named_here = () if told_in_title(one, group) else one.differs
+    named_here = () if named_in_title(one, group) else one.differs
     shown = [
         f"{escape(each.name)} {_code(short(each.before))} → {_code(short(each.after))}"
         for each in named_here[:_MOST_DIFFERENCES]

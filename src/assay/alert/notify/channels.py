@@ -48,7 +48,7 @@ _WORDS = {
     "int_from_float": "a whole number is needed", "bool_type": "true or false is needed",
 }  # fmt: skip
 _SAYS = (
-    "Somebody tries whether this channel works. It does.",
+    "This is a test of the channel. It works.",
     "Nothing was measured: the picture, where there is one, only shows what pictures look like here.",
 )
 
@@ -92,7 +92,7 @@ def kind_names() -> list[str]:
 
 
 def find_kind(name: str) -> type[Channel] | None:
-    """The class of a kind of channel: one of ours, or one that an installed package registers; None if there is none.
+    """The class of a kind of channel, built in or registered by an installed package; None if there is none.
 
     Raises:
         UsageError: if it cannot be loaded, or is no channel.
@@ -123,7 +123,7 @@ def _channel(name: str, value: JsonValue, source: SourceDocument) -> Channel | l
         return [
             Problem(
                 "channel-name",
-                f"{name!r} is no name for a channel",
+                f"{name!r} is not a valid channel name",
                 where,
                 "use up to 64 letters, digits, dots, _ and -, such as team-chat",
             )

@@ -49,7 +49,7 @@ class Email(Channel):
     security: Literal["starttls", "tls", "none"] = "starttls"
     """How the connection is protected; `none` only without a password, or on this machine."""
     user: str | None = None
-    """User to log in as; nobody logs in when left out."""
+    """User to log in as; no login when left out."""
     password: Secret | None = None
     """Password of the user."""
     sender: Mailbox = Field(alias="from")
@@ -157,19 +157,19 @@ class Email(Channel):
             return NotifyError(
                 f"the login failed; {said}", after_s=REPAIR_S, code="smtp-login", try_="check user and password"
             )
-        # 5xx after the data: this mail is not wanted. Before it, somebody may have set something up wrongly.
+        # 5xx after the data: this mail is not wanted. Before it, the set-up may be wrong.
         final = isinstance(problem, smtplib.SMTPDataError) and problem.smtp_code >= 500
         return NotifyError(said, retry=not final, after_s=REPAIR_S if problem.smtp_code >= 500 else None, code="smtp")
 
     def _outcome(self, message: Message, left: tuple[str, ...], refused: dict[str, tuple[int, bytes]]) -> str | None:
-        """What became of it when some of several people were refused."""
+        """The failure to report when some of several receivers were refused."""
         if not refused:
             return None
         said = "; ".join(f"{who}: {code} {_words(words)}" for who, (code, words) in refused.items())
         later = {who for who, (code, _) in refused.items() if code < 500}
         if not later and (message.done or len(refused) < len(left)):
             return f"refused for {said}"
-        # Those who were refused for good are done with, once somebody else has taken it.
+        # Those who were refused for good are done with, once another receiver has taken it.
         open_ = later or set(refused)
         done = tuple(address for address in left if parseaddr(address)[1] not in open_)
         raise NotifyError(

@@ -32,7 +32,7 @@ MOST_BODY = 4_000_000
 _SHOWN = 200
 # The receiver has read the message and does not want it: it will not want it later either.
 _NOT_THIS_ONE = (400, 413, 415, 422)
-# Whoever set it up must repair it: an address that is wrong or gone, a token that is not accepted.
+# The set-up must be fixed: an address that is wrong or gone, a token that is not accepted.
 _REPAIR = (401, 402, 403, 404, 405, 407, 410, 421, 426, 451)
 
 
@@ -60,7 +60,7 @@ class HttpReply:
 
 
 class HttpChannel(Channel):
-    """A channel that is told over HTTP."""
+    """A channel that is reached over HTTP."""
 
     url: Address
     """Where to send to."""
@@ -96,7 +96,7 @@ class Caller:
         """Make a call and return its answer if it is a good one.
 
         Raises:
-            NotifyError: if nobody answered in time, or the answer is not a good one.
+            NotifyError: if there is no answer in time, or it is not a good one.
         """
         import anyio
 

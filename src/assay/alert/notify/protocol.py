@@ -14,7 +14,7 @@ from assay.errors import AssayError, MeasureError
 from assay.spec.references import REFERENCE, references, resolve_secrets
 from assay.spec.section import Duration, Section
 
-# Something is set up wrongly: somebody has to repair it, so there is no hurry to try again.
+# The set-up is wrong and a person has to fix it, so there is no hurry to retry.
 REPAIR_S = 900.0
 LONGEST_TIMEOUT_S = 60.0
 PAYLOAD_VERSION = 1
@@ -42,8 +42,8 @@ class NotifyError(AssayError):
         """Say what failed.
 
         Args:
-            after_s: how long to wait at least; a receiver asked for it, or somebody has to repair something.
-            done: receivers that have taken the message all the same, and must not get it again.
+            after_s: how long to wait at least; a receiver asked for it, or the set-up has to be fixed.
+            done: receivers that took the message anyway and must not get it again.
         """
         super().__init__(message, code=code, at=at, try_=try_)
         self.retry = retry
@@ -57,7 +57,7 @@ class Notifier(Protocol):
     def send(self, message: Message) -> str | None:
         """Send a message and return when its receiver has taken it.
 
-        It is called again with the same `message.key` when it failed, or when nobody knows whether it did: where the
+        It is called again with the same `message.key` after a failure or an unknown outcome: where the
         receiver can drop repeats, give it the key.
 
         Returns:
@@ -106,7 +106,7 @@ Address = Annotated[str, AfterValidator(_is_address)]
 
 
 class Channel(Section):
-    """One place that can be told: what the channels file says about it."""
+    """One receiver of notifications, as the channels file describes it."""
 
     kind: str
     """What kind of channel it is."""
@@ -117,7 +117,7 @@ class Channel(Section):
 
     @property
     def repeat_s(self) -> float | None:
-        """How often the place must be told again that an alert still stands; None when once is enough."""
+        """How often a standing alert must be sent again; None when once is enough."""
         return None
 
     def send(self, message: Message) -> str | None:

@@ -60,7 +60,7 @@ class Slack(HttpChannel):
 
 
 def escaped(text: str) -> str:
-    """Text that stays text: no markup, and nobody is called by a name in it."""
+    """Text that stays text: no markup and no mentions."""
     safe = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _MENTION.sub("@\N{ZERO WIDTH SPACE}", safe)
 
@@ -124,9 +124,9 @@ class Alertmanager(HttpChannel):
     token: Secret | None = None
     """Bearer token, where something in front of it asks for one."""
     repeat: Duration = Field(default=60.0, ge=10.0, le=86_400.0)
-    """How often it is told again what still stands: it forgets when it is restarted."""
+    """How often standing alerts are sent again: it forgets them when it is restarted."""
     lasts: Duration = Field(default=86_400.0, ge=60.0)
-    """How long it may believe that an alert stands when it is told nothing more."""
+    """How long an alert stands in it without a further message."""
 
     @field_validator("labels")
     @classmethod
@@ -144,7 +144,7 @@ class Alertmanager(HttpChannel):
 
     @property
     def repeat_s(self) -> float | None:
-        """It has to be told again and again."""
+        """Alertmanager needs every alert repeated."""
         return self.repeat
 
     def send(self, message: Message) -> None:

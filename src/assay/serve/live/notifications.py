@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 from pydantic import JsonValue
 
-from assay.alert.evaluate import tell_owed, wake
+from assay.alert.evaluate import notify_pending, wake
 from assay.alert.ingest import check_agents, check_silence, follow_jobs, note_files
 from assay.alert.lifecycle import ACTIVE
 from assay.alert.message import NoticeDocument, compose, prepared, read_notice, write_notice
@@ -74,7 +74,7 @@ class AlertLoop:
         if self._looked_s is None or time.monotonic() - self._looked_s >= LOOK_EVERY_S:
             self._look()
             self._looked_s = time.monotonic()
-        tell_owed(store, clock)
+        notify_pending(store, clock)
         self._announce()
 
     def listen_again(self) -> None:

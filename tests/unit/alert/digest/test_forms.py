@@ -62,9 +62,7 @@ def test_the_summary_of_a_week():
     made = build(week(), SINCE, UNTIL)
     assert title(made) == "What moved from 2025-12-25 to 2026-01-01"
     told = summary(made)
-    assert told.startswith(
-        "5 of 5 series got results in these 7 days. 4 changes: 2 worse, 1 better, 1 that cannot be told."
-    )
+    assert told.startswith("5 of 5 series got results in these 7 days. 4 changes: 2 worse, 1 better, 1 undecided.")
     assert "2 failed jobs" in told
     assert "1 silent job" in told
 

@@ -72,7 +72,7 @@ def test_a_channel_shows_references_and_never_what_they_stand_for(write, monkeyp
           "chat.url is missing")),
         ("chat:\n  url: https://x/y\n", ("channels.yaml:1", "chat.kind is missing", "alertmanager, command")),
         ("chat: https://x/y\n", ("channels.yaml:1", "chat: a mapping of keys is needed")),
-        ("my chat: {kind: slack, url: https://x/y}\n", ("'my chat' is no name for a channel",)),
+        ("my chat: {kind: slack, url: https://x/y}\n", ("'my chat' is not a valid channel name",)),
         ("chat: {kind: slack, url: ftp://x/y}\n", ("chat.url: an address that begins with https:// or http://",)),
         ("chat: {kind: slack, url: 'https://u:s3cret@x/y'}\n", ("a password is not written out in an address",)),
         ("git:\n  kind: github\n  repository: engine\n  token: s3cret\n",
