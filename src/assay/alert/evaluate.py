@@ -169,7 +169,7 @@ def notify_pending(store: Store, clock: Clock) -> tuple[AlertRecord, ...]:
     """Queue the notices that quiet hours and limits held back, as far as they allow now; return the alerts."""
     alerts, now = Alerts(store.engine), clock.utc().timestamp()
     records: list[AlertRecord] = []
-    for alert_id in alerts.owing():
+    for alert_id in alerts.pending():
         stored = alerts.change(alert_id, lambda context: _pending_notices(context, now), now)
         records += [record_of(stored)] if stored is not None else []
     return tuple(records)

@@ -36,7 +36,7 @@ class StoredRule:
     changed_at: float
     by: str = ""
     told_at: float | None = None
-    """When somebody was last told by it."""
+    """When it last notified."""
 
 
 class AlertRules(TableAccess):
@@ -116,14 +116,14 @@ def rules_in(session: Session, *, hold: bool = False) -> tuple[StoredRule, ...]:
     """Every rule, as part of a transaction.
 
     Args:
-        hold: nobody else may tell people by any of them until it ends.
+        hold: lock them until the transaction ends, so that no other server notifies by them.
     """
-    query = select(AlertRuleRow).order_by(AlertRuleRow.id)  # always in the same order: nobody waits in a circle
+    query = select(AlertRuleRow).order_by(AlertRuleRow.id)  # always in the same order, against deadlocks
     return tuple(map(_rule, session.scalars(query.with_for_update() if hold else query)))
 
 
 def note_told(session: Session, rules: Iterable[str], now: float) -> None:
-    """Note that somebody is told by some rules, as part of a transaction."""
+    """Note that some rules notify now, as part of a transaction."""
     for row in session.scalars(select(AlertRuleRow).where(AlertRuleRow.id.in_(tuple(rules)))):
         row.document = {**row.document, "told_at": now}
 
@@ -145,7 +145,7 @@ def _insert(session: Session, rule: StoredRule) -> bool:
 
 
 def _overwrite(row: AlertRuleRow, rule: StoredRule) -> None:
-    """Let a row say what a rule says; when it was made and when it told somebody stays."""
+    """Write a rule into its row; `created_at` and `told_at` stay."""
     row.name, row.benchmark, row.changed_at, row.by = rule.name, rule.benchmark, rule.changed_at, rule.by
     row.document = {**row.document, "rule": dict(rule.rule)}
 
@@ -190,7 +190,7 @@ class AlertFilter:
 
 @dataclass(frozen=True, slots=True)
 class DecisionContext:
-    """What a decision is made from, while nobody else can decide about the same."""
+    """What a decision is made from, while no other server can decide about the same."""
 
     alert: StoredAlert | None
     rules: Mapping[str, StoredRule] = field(default_factory=dict)
@@ -199,12 +199,12 @@ class DecisionContext:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is to be kept of an alert, and who is to be told."""
+    """What is to be kept of an alert, and the notices to queue."""
 
     alert: StoredAlert
     notices: tuple[NewNotice, ...] = ()
     told_by: tuple[str, ...] = ()
-    """Rules by which somebody is told now."""
+    """Rules that notify now."""
     instead_of: str = ""
     """Id of an alert that is over and had the same key: it gives its key away."""
 
@@ -213,7 +213,7 @@ Decide = Callable[[DecisionContext], Decision | None]
 
 
 class _TakenError(Exception):
-    """Somebody else opened an alert with the same key in between."""
+    """Another server opened an alert with the same key in between."""
 
 
 class Alerts(TableAccess):
@@ -245,8 +245,8 @@ class Alerts(TableAccess):
             query = query.where(AlertRow.document.contains(containing, autoescape=True))
         return tuple(map(_alert, self._scalars(query.order_by(AlertRow.opened_at, AlertRow.id))))
 
-    def owing(self) -> tuple[str, ...]:
-        """Ids of the alerts of which somebody has still to be told."""
+    def pending(self) -> tuple[str, ...]:
+        """Ids of the alerts with pending notices."""
         query = select(AlertRow.id).where(AlertRow.document.contains('"owed":true'))
         return tuple(self._scalars(query.order_by(AlertRow.opened_at, AlertRow.id)))
 
@@ -263,7 +263,7 @@ class Alerts(TableAccess):
     # Deciding
 
     def decide(self, key: str, decide: Decide, now: float) -> StoredAlert | None:
-        """Have something decided about what has a key; two who do it at once do it in turn.
+        """Have something decided about what has a key; concurrent callers take turns.
 
         Returns:
             What was kept; None when nothing changed.
@@ -285,7 +285,7 @@ class Alerts(TableAccess):
         return self._decide(AlertRow.id == alert_id, known, now)
 
     def _decide(self, which: ColumnElement[bool], decide: Decide, now: float) -> StoredAlert | None:
-        with self._reading() as session:  # most of the time there is nothing to change, and nobody has to wait
+        with self._reading() as session:  # most of the time there is nothing to change, so no lock is taken
             if decide(_known(session, which)) is None:
                 return None
         with self._writing() as session:

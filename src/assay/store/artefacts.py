@@ -240,7 +240,7 @@ class ArtefactFiles(ContentFiles):
         return super().path(checked_digest(digest))
 
     def begin(self, at_most: int | None = None) -> Upload:
-        """Begin to take a file in, of at most so many bytes; used in a `with`, it leaves nothing half-written."""
+        """Begin to take in a file of at most `at_most` bytes; used in a `with`, it leaves nothing half-written."""
         return Upload(self, at_most)
 
     def take(self, path: Path) -> str:

@@ -66,7 +66,7 @@ class Catalogue(TableAccess):
     """Keeping, reading, changing and deleting benchmarks."""
 
     def create(self, name: str, draft: Draft) -> StoredBenchmark:
-        """Keep a new benchmark; one that was deleted goes on with its next version.
+        """Keep a new benchmark; one that was deleted continues with its next version.
 
         Raises:
             UsageError: `exists` if there is one of this name, `name` if the name is empty or too long.
@@ -76,7 +76,7 @@ class Catalogue(TableAccess):
         with self._writing() as session:
             now = self._now()
             values = {"name": name, "version": 0, "created_at": now, "changed_at": now}
-            # Two who make it at once get the same row, in turn.
+            # Two concurrent creations get the same row, in turn.
             session.execute(insert_into(session, BenchmarkRow).values(**values).on_conflict_do_nothing())
             row = session.get_one(BenchmarkRow, name, with_for_update=True)
             if row.version and not row.deleted:
@@ -91,7 +91,7 @@ class Catalogue(TableAccess):
         """Keep a new version; what says the same as the newest one makes none.
 
         Raises:
-            UsageError: `unknown-benchmark` if there is none, `precondition` if somebody changed it in between.
+            UsageError: `unknown-benchmark` if there is none, `precondition` if it was changed in between.
         """
         with self._writing() as session:
             row = _locked(session, name)

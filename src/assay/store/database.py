@@ -43,7 +43,7 @@ def open_database(location: Path | str, migrate: Literal["auto", "check"] | None
 
     Args:
         migrate: `auto` brings the tables to the newest migration; `check` refuses when they are not. Left out,
-            a SQLite file is migrated and a server's database is not: there somebody else decides when.
+            a SQLite file is migrated and a server's database is not: its operator decides when.
 
     Raises:
         StoreError: if it cannot be opened, is damaged, was written by a newer assay, or must be migrated first.
@@ -225,7 +225,7 @@ def _migrate(engine: Engine) -> None:
 
 
 def _create(engine: Engine) -> bool:
-    """Make all tables at once in a file that has none; False when there is something to migrate.
+    """Create all tables directly in a file that has none; False when there is something to migrate.
 
     The first `assay run` of a store need not load and walk all migrations; a test keeps both ways to the same tables.
     """
@@ -262,7 +262,7 @@ def _on_connect(connection: Any, record: object) -> None:  # noqa: ANN401, ARG00
 
 
 def _use_wal(cursor: Any) -> None:  # noqa: ANN401
-    """Switch to the write-ahead log; while a new file is switched by two processes at once, SQLite does not wait."""
+    """Switch to the write-ahead log; while two processes switch a new file concurrently, SQLite does not wait."""
     until = time.monotonic() + _BUSY_MS / 1000
     while True:
         try:
@@ -276,8 +276,8 @@ def _use_wal(cursor: Any) -> None:  # noqa: ANN401
 
 
 def _on_begin(connection: Any) -> None:  # noqa: ANN401
-    # Take the write lock at once: a transaction that reads first and writes later can fail where this one waits.
-    # One that only reads needs no lock, and waits for nobody.
+    # Take the write lock now: a transaction that reads first and writes later can fail where this one waits.
+    # One that only reads needs no lock and waits for no other.
     reading = connection.get_execution_options().get("reading")
     connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
 
@@ -333,7 +333,7 @@ def ahead_s(engine: Engine, clock: Clock) -> float:
 
 
 def insert_into(session: Session, table: type[DeclarativeBase]) -> Insert:
-    """An insert that can be told what to do about a row that is there already.
+    """An insert that can say what to do about a row that is there already.
 
     Both kinds of database have the same words for it; the module of the one that is not asked is not loaded.
     """
@@ -403,7 +403,7 @@ def record_from(kind: type[R], row: object, **given: object) -> R:
 
 
 def parts_of(values: Sequence[R], size: int = 500) -> Iterator[Sequence[R]]:
-    """Values in parts: databases take only so many in one question."""
+    """Values in parts: databases limit the number of parameters of a query."""
     return (values[start : start + size] for start in range(0, len(values), size))
 
 

@@ -29,7 +29,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 LARGEST_PAGE = 1000
-# A benchmark of which one campaign in so many is has many.
+# A benchmark with more than one campaign in this many is a frequent one.
 _OFTEN = 100
 
 
@@ -110,7 +110,7 @@ def bounded(limit: int) -> int:
 
 
 def to_cursor(key: tuple[object, ...]) -> str:
-    """Write a sort key as text that nobody needs to understand."""
+    """A sort key as opaque text."""
     return base64.urlsafe_b64encode(json.dumps(key).encode()).decode().rstrip("=")
 
 

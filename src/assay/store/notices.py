@@ -31,7 +31,7 @@ class NoticePolicy:
     """The rules of sending."""
 
     lease_s: float = 180.0
-    """How long whoever sends a notice holds it; longer than any channel may take."""
+    """How long a sender holds a notice; longer than any channel may take."""
     first_wait_s: float = 5.0
     """Wait before the second try; it doubles with each further one."""
     longest_wait_s: float = 300.0
@@ -56,7 +56,7 @@ class NewNotice:
     document: str
     """What the message is made of."""
     not_before: float | None = None
-    """Not sent earlier than this; at once when left out."""
+    """Not sent earlier than this; due immediately when left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class Notices(TableAccess):
         """Note that a try failed, and when the next one is due.
 
         Returns:
-            What became of it; None when the lease was lost, and somebody else decides.
+            The notice after it; None when the lease was lost, and another server decides.
         """
         now = self._now()
         last = taken.created_at + self.policy.give_up_after_s
@@ -183,7 +183,7 @@ class Notices(TableAccess):
             ).all()
             count = 0
             for row in rows:
-                # The same key as if the channel had been named: who was told by another rule is not told again.
+                # The same key as if the channel had been named: another rule's notice is not repeated.
                 parts = [
                     NewNotice(f"{row.key.removesuffix(EVERY_CHANNEL)}{name}", name, row.alert_id, row.document)
                     for name in sorted(channels)
@@ -195,12 +195,14 @@ class Notices(TableAccess):
     def give_up_unclaimed(self, channels: Collection[str]) -> tuple[Notice, ...]:
         """Give up what no server could send because none has its channel; return what was given up."""
         now = self._now()
-        # Whoever has the channel would have tried meanwhile.
-        nobody = or_(
+        # A server that has the channel would have tried meanwhile.
+        unclaimed = or_(
             and_(NoticeRow.state == "waiting", NoticeRow.not_before < now - _NOBODY_S),
             and_(NoticeRow.state == "sending", NoticeRow.taken_until < now - _NOBODY_S),
         )
-        old = and_(nobody, NoticeRow.channel.not_in(channels), NoticeRow.created_at < now - self.policy.give_up_after_s)
+        old = and_(
+            unclaimed, NoticeRow.channel.not_in(channels), NoticeRow.created_at < now - self.policy.give_up_after_s
+        )
         if not self._any(old):
             return ()
         with self._writing() as session:
@@ -210,7 +212,7 @@ class Notices(TableAccess):
             return tuple(map(_notice, rows))
 
     def again(self, notice_id: int) -> Notice:
-        """Let a notice that was given up be sent after all, at once.
+        """Send a notice after all that was given up.
 
         Raises:
             UsageError: `unknown-notice` if there is none, `lifecycle` if it was not given up.
@@ -264,7 +266,7 @@ class Notices(TableAccess):
 
 
 def _is_due(now: float) -> ColumnElement[bool]:
-    """It waits and its time has come, or whoever was sending it is gone."""
+    """It waits and its time has come, or its sender is gone."""
     return or_(
         and_(NoticeRow.state == "waiting", NoticeRow.not_before <= now),
         and_(NoticeRow.state == "sending", NoticeRow.taken_until < now),
@@ -283,7 +285,7 @@ def _follows_another() -> ColumnElement[bool]:
 
 
 def _held(taken: Notice) -> ColumnElement[bool]:
-    """The lease is still that of whoever took it: nobody has tried since."""
+    """The lease is still the one that was taken: no other server has tried since."""
     return and_(NoticeRow.id == taken.id, NoticeRow.state == "sending", NoticeRow.attempts == taken.attempts)
 
 

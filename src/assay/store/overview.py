@@ -1,4 +1,4 @@
-"""Questions about everything at once: counts, what ended or failed last, what rules about time and headlines need."""
+"""Queries over everything: counts, what ended or failed last, and what rules about time and headlines need."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class FleetHealth:
     """They measure now, or clean up after it."""
     draining: int
     silent: int
-    """Not heard of for so long that nobody counts on them."""
+    """Without a heartbeat for so long that they do not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class OverviewReader(TableAccess):
         return FleetHealth(*(int(number or 0) for number in row))
 
     def ended(self, limit: int) -> tuple[CampaignSummary, ...]:
-        """The newest campaigns that do not run any more."""
+        """The newest campaigns that have ended."""
         query = select(CampaignRow).options(defer(CampaignRow.document)).where(CampaignRow.state.in_(_ENDED))
         query = query.order_by(CampaignRow.created_at.desc(), CampaignRow.id.desc()).limit(limit)
         with self._reading() as session:
@@ -99,7 +99,7 @@ class OverviewReader(TableAccess):
 
 @dataclass(frozen=True, slots=True)
 class LostAgent:
-    """An agent that has not been heard of for a while."""
+    """An agent without a heartbeat for a while."""
 
     id: str
     name: str
@@ -149,7 +149,7 @@ class ActivityReader(TableAccess):
         return {benchmark: at for benchmark, at in self._rows(query) if at is not None}
 
     def lost_agents(self, before: float) -> tuple[LostAgent, ...]:
-        """Agents that were last heard of before a moment; one that was told to drain may go."""
+        """Agents whose last heartbeat came before a moment; a draining one may go."""
         query = select(AgentRow.id, AgentRow.name, AgentRow.last_seen).where(
             AgentRow.last_seen < before, AgentRow.draining.is_(False)
         )
@@ -250,7 +250,7 @@ class HeadlineRows(TableAccess):
         order = (PointRow.at.desc(), PointRow.id.desc())
         points: dict[str, tuple[NewestPoint, ...]] = {}
         with self._reading() as session:
-            for name in series:  # one by one: each reads so many entries of an index, however long the series is
+            for name in series:  # each query reads `limit` entries of an index, however long the series is
                 query = select(*columns).where(PointRow.series_id == name).order_by(*order).limit(limit)
                 points[name] = tuple(NewestPoint(*row) for row in session.execute(query))[::-1]
         return points

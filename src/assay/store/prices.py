@@ -1,4 +1,4 @@
-"""What machines cost, as somebody told the server: by name, or by a pattern of names."""
+"""What machines cost, as set on the server: by name, or by a pattern of names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PriceRecord:
     date: str
     """When the price was looked up."""
     by: str
-    """Who told it."""
+    """Who set it."""
     changed_at: float
 
 

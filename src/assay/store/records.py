@@ -210,7 +210,7 @@ class Placement:
     agents: tuple[Fit, ...]
     """Every enrolled agent, those that can take them first."""
     machines: int = 1
-    """How many agents must take them at once."""
+    """How many agents must take them together."""
 
     @property
     def able(self) -> tuple[Fit, ...]:
@@ -219,7 +219,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a request about one job among many."""
+    """The outcome of a request about one job among many."""
 
     state: State | None
     """State of the job now; None when there is no such job."""

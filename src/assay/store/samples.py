@@ -25,7 +25,7 @@ _MAGIC = b"PAR1"
 # Smaller than the library's own choice: a writer holds a page of each column, and files come out the same size.
 _PAGE_BYTES = 64 * 2**10
 _POOL = "ARROW_DEFAULT_MEMORY_POOL"
-# How many samples one file may hold where nobody says otherwise: decoded, that is about half a gigabyte.
+# How many samples one file may hold by default: decoded, that is about half a gigabyte.
 MOST_SAMPLES = 10_000_000
 _LARGEST_DECODED = 2 * 2**30
 _MOST_ROW_GROUPS = 10_000
@@ -200,7 +200,7 @@ def _share(source: Path, path: Path) -> None:
         path.hardlink_to(source)
         files.sync_folder(path.parent)
     except FileExistsError:
-        return  # somebody else was quicker: the same content
+        return  # another process was quicker: the same content
     except OSError:
         write_whole(path, _content(source))
 
@@ -261,10 +261,10 @@ def decode(content: bytes | memoryview) -> tuple[SampleSet, ...]:
 
 
 def arrow() -> tuple[Any, Any]:
-    """Arrow and its Parquet, first used in a process by whoever keeps or reads samples.
+    """Arrow and its Parquet, loaded where samples are first kept or read.
 
     Its own allocator takes and keeps some 15 MB more than the system's for what a run leaves. It looks at its setting
-    once, as it begins; programs that this process starts later are not told.
+    once, as it begins; programs that this process starts later do not inherit it.
     """
     chosen = os.environ.get(_POOL)
     os.environ[_POOL] = chosen or "system"

@@ -1,4 +1,4 @@
-"""Schedules: benchmarks that run by themselves, kept by name; and their firings: due times, and what became of each."""
+"""Schedules: benchmarks that run by themselves, kept by name; and their firings: due times and their outcomes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Schedules(TableAccess):
     def keep(self, name: str, schedule: Schedule, submission: Submission, by: str) -> tuple[ScheduleRecord, bool]:
         """Make a schedule, or change the one of this name; the second part says whether it is new.
 
-        A schedule whose times change begins anew with them: what the old ones missed is not made up for. A paused one
+        A schedule whose times change starts over with them: what the old ones missed is not made up for. A paused one
         stays paused.
         """
         now = self._now()
@@ -117,7 +117,7 @@ class Schedules(TableAccess):
         return self._set(reference, "paused")
 
     def resume(self, reference: str) -> ScheduleRecord:
-        """Let a paused schedule go on; what was due meanwhile was not wanted and is not made up for."""
+        """Resume a paused schedule; due times in between are not made up for."""
         return self._set(reference, "active")
 
     def remove(self, reference: str) -> str:
@@ -176,8 +176,8 @@ def _schedule(row: ScheduleRow, *, whole: bool = True) -> ScheduleRecord:
 
 Outcome = Literal["taken", "waiting", "submitted", "skipped", "missed", "failed"]
 
-# Planning and keeping a campaign takes well under a second: whoever needs longer than this is taken to be gone. One
-# that was only slow does no harm: whoever is first keeps its campaign.
+# Planning and keeping a campaign takes well under a second: a server that needs longer than this is taken to be gone.
+# One that was only slow does no harm: the first one keeps its campaign.
 LEASE_S = 20.0
 # Due times of one outage that get a row each; of older ones the first row says that there were some.
 _MOST_ROWS = 100
@@ -190,14 +190,14 @@ _WITH_STATE = select(FiringRow, CampaignRow.state, FiringRow.due).outerjoin(
 
 @dataclass(frozen=True, slots=True)
 class FiringRecord:
-    """One due time of a schedule, and what became of it."""
+    """One due time of a schedule, and its outcome."""
 
     id: int
     schedule: str
     """Id of the schedule."""
     due: float
     outcome: Outcome
-    """`taken` and `waiting` go on; the others are final."""
+    """`taken` and `waiting` are not final; the others are."""
     fired_at: float | None
     """When it was taken, or submitted."""
     campaign: str | None
@@ -230,7 +230,7 @@ class FiringObstacles:
 
 
 class FiringLostError(Exception):
-    """The firing is not ours any more: another server dealt with it, or its schedule was removed."""
+    """The firing is no longer this server's: another one dealt with it, or its schedule was removed."""
 
 
 class OverlapError(Exception):
@@ -238,7 +238,7 @@ class OverlapError(Exception):
 
 
 class Firings(TableAccess):
-    """Taking due times, and keeping what became of each."""
+    """Taking due times, and keeping their outcomes."""
 
     # Taking
 
@@ -259,7 +259,7 @@ class Firings(TableAccess):
             return _taken(session, made)
 
     def take_now(self, schedule: str, server: str) -> FiringRecord:
-        """Take a firing that is due because somebody asks for it."""
+        """Take a firing that is due because it was requested."""
         due = self._now()
         with self._writing() as session:
             if session.get(ScheduleRow, schedule) is None:
@@ -269,7 +269,7 @@ class Firings(TableAccess):
             return _taken(session, [made])[0]
 
     def take_over(self, server: str) -> tuple[FiringRecord, ...]:
-        """Take the firings of servers that took them and were not heard of again."""
+        """Take the firings of servers that took them and then fell silent."""
         now = self._now()
         left = (FiringRow.outcome == "taken", FiringRow.fired_at < now - LEASE_S)
         mine: list[FiringRecord] = []
@@ -290,13 +290,13 @@ class Firings(TableAccess):
                     mine += self._next_waiting(session, schedule, server)
         return tuple(mine)
 
-    # What became of them
+    # Outcomes
 
     def standing(self, firing: FiringRecord) -> FiringObstacles:
         """What stands in the way of a firing now.
 
         Raises:
-            FiringLostError: if it is not ours any more; then nothing may be done about what stands there.
+            FiringLostError: if it is no longer this server's; then nothing may be done about what stands there.
         """
         earlier = (
             FiringRow.schedule_id == firing.schedule,
@@ -313,7 +313,7 @@ class Firings(TableAccess):
         """Keep that a firing submitted a campaign, in the transaction that keeps the campaign.
 
         Raises:
-            FiringLostError: if it is not ours to submit any more; the campaign must not be kept.
+            FiringLostError: if it is no longer this server's to submit; the campaign must not be kept.
             OverlapError: if another campaign of the schedule runs; the same.
         """
         _lock(session, firing.schedule)
@@ -385,7 +385,7 @@ class Firings(TableAccess):
     def _insert(
         self, session: Session, schedule: str, due: float, outcome: Outcome, reason: str, server: str
     ) -> int | None:
-        """Make the row of a due time; None when somebody else made it."""
+        """Make the row of a due time; None when another server made it."""
         values = {
             "schedule_id": schedule,
             "due": due,
@@ -410,7 +410,7 @@ class Firings(TableAccess):
 
 
 def _lock(session: Session, schedule: str, *, skip_locked: bool = False) -> bool:
-    """Have a schedule to ourselves until the transaction ends; False when it is gone or somebody else has it."""
+    """Lock a schedule until the transaction ends; False when it is gone or locked by another server."""
     query = select(ScheduleRow.id).where(ScheduleRow.id == schedule)
     return session.scalar(query.with_for_update(key_share=True, skip_locked=skip_locked)) is not None
 

@@ -170,7 +170,7 @@ class SeriesRows(TableAccess):
         ids = [record.id for record in series]
         with self._writing() as session:
             _ensure(session, series)
-            # Whoever imports into the same series waits here, and then sees what was added.
+            # A concurrent import into the same series waits here, and then sees what was added.
             rows = select(SeriesRow).where(SeriesRow.id.in_(ids)).order_by(SeriesRow.id).with_for_update()
             given = {record.id: record for record in series}
             for row in session.scalars(rows).all():
@@ -277,7 +277,7 @@ def series_record(row: SeriesRow, counted: tuple[int, float] | None = None) -> S
 
 
 def _ensure(session: Session, series: Sequence[SeriesRecord]) -> None:
-    """Make the series that are not there yet; always in the same order, so that nobody waits for each other."""
+    """Create the series that do not exist yet; always in the same order, against deadlocks."""
     rows = [
         {
             "id": record.id,
@@ -368,7 +368,7 @@ class FindingRows(TableAccess):
         """Keep what checks concluded.
 
         Returns:
-            The series that somebody else has checked meanwhile: nothing of theirs was kept.
+            The series that another process has checked meanwhile: nothing of this check was kept for them.
         """
         again: list[str] = []
         by_series = {series_check.series: series_check for series_check in checks}
@@ -430,7 +430,7 @@ class FindingRows(TableAccess):
             return read_page(session, query, order, cursor, limit, newest_first=True).map(_kept)
 
     def mark(self, finding: str, state: FindingState) -> None:
-        """Put a finding into another state; whoever checks its series at this moment begins anew."""
+        """Put a finding into another state; a concurrent check of its series starts over."""
         with self._writing() as session:
             row = session.get_one(FindingRow, finding)
             session.get_one(SeriesRow, row.series_id, with_for_update=True).checked = 0

@@ -70,7 +70,7 @@ class _BadLineError(Exception):
 
 
 def read_series_file(path: Path) -> SeriesFile:
-    """Read a file of points; lines that cannot be used are told and left out, the others are there.
+    """Read a file of points; lines that cannot be used are reported and left out.
 
     Raises:
         UsageError: if the file cannot be read, or lacks a column that every line needs.
@@ -198,29 +198,29 @@ def _time(text: str) -> float:
     return at
 
 
-def _value(told: object) -> float | None:
-    if told is None or (isinstance(told, str) and told.strip().lower() in _MISSING):
+def _value(cell: object) -> float | None:
+    if cell is None or (isinstance(cell, str) and cell.strip().lower() in _MISSING):
         return None
-    if isinstance(told, bool) or not isinstance(told, str | int | float):
-        raise _BadLineError(f"{told!r} is no number")
+    if isinstance(cell, bool) or not isinstance(cell, str | int | float):
+        raise _BadLineError(f"{cell!r} is no number")
     try:
-        value = float(told)
+        value = float(cell)
     except (ValueError, OverflowError):
-        hint = "; decimals are written with a point" if "," in str(told) else ""
-        raise _BadLineError(f"{told!r} is no number{hint}") from None
+        hint = "; decimals are written with a point" if "," in str(cell) else ""
+        raise _BadLineError(f"{cell!r} is no number{hint}") from None
     if math.isnan(value):
         return None
     if abs(value) > _LARGEST:
-        raise _BadLineError(f"{told!r} is too large a number")
+        raise _BadLineError(f"{cell!r} is too large a number")
     return value
 
 
-def _better(told: object, name: str) -> Better | None:
-    text = str(told or "").strip().lower()
+def _better(cell: object, name: str) -> Better | None:
+    text = str(cell or "").strip().lower()
     if text in ("lower", "higher"):
         return cast("Better", text)
     if text not in _MISSING:
-        raise _BadLineError(f"better is {told!r}; it is lower or higher, or left out")
+        raise _BadLineError(f"better is {cell!r}; it is lower or higher, or left out")
     # A name that assay itself gives a metric says which direction is better.
     metric = METRICS.get(base_name(name))
     return metric.better if metric else None
@@ -253,7 +253,7 @@ def _context(line: Mapping[str, Any]) -> dict[str, JsonValue]:
 
 
 def checked_point(point: FilePoint) -> FilePoint:
-    """A point that somebody sent, under the same rules as a line of a file.
+    """A point that was sent, under the same rules as a line of a file.
 
     Raises:
         UsageError: if it cannot be kept, and why.

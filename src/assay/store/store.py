@@ -31,7 +31,7 @@ from assay.store.objects.backing import Backing, Kind, chosen
 from assay.store.objects.transfer import Shelves, TransferReport, join, tried, trim, wanted, work_off
 from assay.store.records import CampaignSummary, FleetSettings, StoredJob
 from assay.store.samples import SampleFiles
-from assay.store.tables import TOLD, CampaignRow, JobRow, RunRow, ScoreRow
+from assay.store.tables import REPORTED, CampaignRow, JobRow, RunRow, ScoreRow
 
 DATABASE = "assay.db"
 _log = logging.getLogger("assay.store")
@@ -85,11 +85,11 @@ class Store(TableAccess):
         self.samples = SampleFiles(folder / "samples", self.backing)
         self.artefacts = ArtefactFiles(folder / "artefacts", self.backing)
         if self.backing is not None and is_new:
-            if prompt:  # told before anything is measured; a server has to start while its bucket is away
+            if prompt:  # fails before anything is measured; a server has to start while its bucket is away
                 tried(self.backing, folder)
             join(folder, self.backing, self.shelves)
         if url is not None:
-            with suppress(OSError):  # told when something is written there
+            with suppress(OSError):  # reported when something is written there
                 make_private_folder(folder)
         super().__init__(open_database(url or folder / DATABASE, migrate))
         self.engine = self._engine
@@ -128,7 +128,7 @@ class Store(TableAccess):
             return wanted(session, self.samples, kind, digests)
 
     def _promptly(self, *, sends: bool) -> None:
-        """Do what waits, where nobody else does; what cannot be done now waits on disk, and that is told."""
+        """Transfer what waits, where no server does; what cannot be done now waits on disk, and that is reported."""
         if self.backing is None or not self._prompt:
             return
         done = self.work_off(sends=sends)
@@ -214,7 +214,7 @@ class Store(TableAccess):
             row = session.get_one(CampaignRow, campaign)
             row.state, row.owner_pid, row.owner_started = state, None, None
             row.completed_at = None if state == "interrupted" else iso(clock.utc())
-        if state != "interrupted":  # whoever interrupts does not want to wait
+        if state != "interrupted":  # an interrupt must not wait
             self._promptly(sends=True)
 
     # Jobs and runs
@@ -333,13 +333,13 @@ class Store(TableAccess):
             row = session.get(CampaignRow, campaign)
             if row is None:
                 raise _unknown(campaign, self.folder)
-            if row.engine != "local" and row.state == "running" and row.origin != TOLD:
+            if row.engine != "local" and row.state == "running" and row.origin != REPORTED:
                 raise UsageError(f"campaign {campaign} is running", code="busy", try_="cancel it first")
             if row.state == "running" and has_owner(row):
                 raise UsageError(
                     f"campaign {campaign} is running in process {row.owner_pid}", code="busy", try_="wait until it ends"
                 )
-            # Jobs before their campaign, as everywhere: nobody then waits for somebody who waits for him.
+            # Jobs before their campaign, as everywhere, against deadlocks.
             session.execute(
                 select(JobRow.id).where(JobRow.campaign_id == campaign).order_by(JobRow.id).with_for_update()
             )
@@ -357,7 +357,7 @@ class Store(TableAccess):
 
 
 def _left_here(digest: str) -> Select[CampaignRow]:
-    """Campaigns of a plan that a process of this machine began and did not end; others go on without a process here."""
+    """Campaigns of a plan that a process of this machine began and did not end; other engines continue without one."""
     unfinished = CampaignRow.state.in_(("running", "interrupted"))
     return select(CampaignRow).where(CampaignRow.digest == digest, CampaignRow.engine == "local", unfinished)
 

@@ -16,8 +16,8 @@ NAMES = {
 }
 
 
-# Origin of a campaign that is measured elsewhere, and of which a server is only told.
-TOLD = "told"
+# Origin of a campaign that is measured elsewhere and reported to this server.
+REPORTED = "told"
 
 
 class Table(DeclarativeBase):
@@ -57,7 +57,7 @@ class CampaignRow(Table):
     unplaceable: Mapped[str] = mapped_column(String(8), default="wait", server_default="wait")  # wait | fail
     spread: Mapped[str] = mapped_column(String(8), default="any", server_default="any")  # any | spread | pack
     submitted_by: Mapped[str] = mapped_column(String(200), default="", server_default="")  # name of the token
-    origin: Mapped[str] = mapped_column(String(16), default="", server_default="")  # "sark": by its surface; or TOLD
+    origin: Mapped[str] = mapped_column(String(16), default="", server_default="")  # "sark": by its API; or REPORTED
 
 
 class JobRow(Table):
@@ -141,7 +141,7 @@ class AgentRow(Table):
     labels: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default="{}")  # given here, beside its own
     address: Mapped[str] = mapped_column(String(300), default="", server_default="")  # where it listens, if it does
     version: Mapped[str] = mapped_column(String(40), default="", server_default="")
-    slots: Mapped[int] = mapped_column(default=1, server_default="1")  # jobs it may hold at once
+    slots: Mapped[int] = mapped_column(default=1, server_default="1")  # jobs it may hold concurrently
     note: Mapped[str] = mapped_column(Text, default="", server_default="")  # why it is faulty
     key: Mapped[str] = mapped_column(String(64), default="", server_default="")  # hash of the key that proves who it is
 
@@ -285,7 +285,7 @@ class ScoreRow(Table):
 
 
 class PriceRow(Table):
-    """What a machine costs, as somebody told the server."""
+    """What a machine costs, as set on the server."""
 
     __tablename__ = "prices"
 
@@ -391,7 +391,7 @@ class FiringRow(Table):
 
 
 class AlertRow(Table):
-    """Something that people are told about, from its opening to its end."""
+    """Trouble that people are notified of, from its opening to its end."""
 
     __tablename__ = "alerts"
     __table_args__ = (
@@ -413,7 +413,7 @@ class AlertRow(Table):
 
 
 class AlertRuleRow(Table):
-    """A rule that says when people are told: given by API, or last seen in a benchmark file."""
+    """A rule that decides when to notify: given by API, or last seen in a benchmark file."""
 
     __tablename__ = "alert_rules"
     __table_args__ = (Index("ix_alert_rules_benchmark", "benchmark"),)
@@ -422,7 +422,7 @@ class AlertRuleRow(Table):
     name: Mapped[str] = mapped_column(String(200), unique=True)
     origin: Mapped[str] = mapped_column(String(16))  # api | file
     benchmark: Mapped[str] = mapped_column(String(200))  # name of one, or a pattern such as chat-*
-    document: Mapped[dict[str, Any]]  # the rule as a benchmark file has it, and when somebody was last told by it
+    document: Mapped[dict[str, Any]]  # the rule as a benchmark file has it, and when it last notified
     created_at: Mapped[float]
     changed_at: Mapped[float]
     by: Mapped[str] = mapped_column(String(200), default="")
@@ -444,7 +444,7 @@ class NoticeRow(Table):
     state: Mapped[str] = mapped_column(String(16))  # waiting | sending | sent | given-up
     attempts: Mapped[int] = mapped_column(default=0)
     not_before: Mapped[float]
-    taken_until: Mapped[float | None]  # whoever sends it holds it until then
+    taken_until: Mapped[float | None]  # its sender holds it until then
     created_at: Mapped[float]
     sent_at: Mapped[float | None]
     document: Mapped[str] = mapped_column(Text)

@@ -58,7 +58,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recording:
-    """Everything that was read while one run went on."""
+    """Everything that was read during one run."""
 
     tracks: tuple[Track, ...]
     phases: tuple[Stretch, ...] = ()
@@ -191,7 +191,7 @@ class ScrapedSeries:
 
     @property
     def is_counter(self) -> bool:
-        """Whether it counts up; by its name where its kind was not told."""
+        """Whether it counts up; by its name where its kind is unknown."""
         if self.kind in ("histogram", "summary"):
             return self.name.endswith(_COUNTED)
         return self.kind == "counter" or (not self.kind and self.name.endswith(_COUNTED))

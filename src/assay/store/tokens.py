@@ -59,7 +59,7 @@ class TokenStore(TableAccess):
         return self.adopt(secret, name, role, expires_in_s), secret
 
     def adopt(self, secret: str, name: str, role: str, expires_in_s: float | None = None) -> Token:
-        """Keep a token whose secret somebody chose; one that is known takes the new name and role."""
+        """Keep a token with a chosen secret; one that is known takes the new name and role."""
         if role not in ROLES:
             raise UsageError(f"there is no role {role!r}", code="role", try_=f"use one of {', '.join(ROLES)}")
         if not name.strip():
@@ -133,7 +133,7 @@ def _note_use(session: Session) -> None:
 
 
 def _hash(secret: str) -> str:
-    # The secret has 256 random bits: nobody can guess it, so a plain hash protects it as well as a slow one.
+    # The secret has 256 random bits: it cannot be guessed, so a plain hash protects it as well as a slow one.
     return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 

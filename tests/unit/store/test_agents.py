@@ -45,7 +45,7 @@ def test_silence_is_noticed_and_coming_back_is_too(control, clock):
     assert control.mark_silent(60) == (agent.id,)
     assert control.mark_silent(60) == ()
     found = control.agent(agent.id)
-    assert (found.state, found.healthy, found.note) == ("faulty", False, "not heard of for 60 s")
+    assert (found.state, found.healthy, found.note) == ("faulty", False, "no heartbeat for 60 s")
     assert control.agents(state="active") == ()
     beat(control, agent.id, state="active")
     assert control.agent(agent.id).healthy

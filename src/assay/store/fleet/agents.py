@@ -55,18 +55,18 @@ class Agents(Transactions):
             raise unknown_agent(agent_id)
         return answer
 
-    def heartbeats(self, beats: Sequence[Beat]) -> list[HeartbeatAnswer | None]:
+    def heartbeats(self, received: Sequence[Beat]) -> list[HeartbeatAnswer | None]:
         """Note that agents live and renew their leases; None for an agent that is not enrolled."""
         now = self._now()
         with self._writing() as session:
-            draining = _known(session, {agent for agent, _ in beats})
-            accepted = [(agent, beat) for agent, beat in beats if agent in draining]
+            draining = _known(session, {agent for agent, _ in received})
+            accepted = [(agent, beat) for agent, beat in received if agent in draining]
             _note(session, accepted, now)
             renewed = self._renew_held(session, accepted)
-            lost = [tuple(held for held in beat.held if (agent, held) not in renewed) for agent, beat in beats]
+            lost = [tuple(held for held in beat.held if (agent, held) not in renewed) for agent, beat in received]
             return [
                 HeartbeatAnswer(lost=gone, draining=draining[agent]) if agent in draining else None
-                for (agent, _), gone in zip(beats, lost, strict=True)
+                for (agent, _), gone in zip(received, lost, strict=True)
             ]
 
     def agents(self, state: str = "") -> tuple[AgentRecord, ...]:
@@ -91,7 +91,7 @@ class Agents(Transactions):
     def patch_agent(
         self, agent_id: str, *, labels: Mapping[str, str] | None = None, draining: bool | None = None
     ) -> AgentRecord:
-        """Give an agent other labels, or let it finish what it holds and give it nothing new, or let it go on."""
+        """Change an agent's labels, drain it (it finishes what it holds and gets nothing new), or end the draining."""
         with self._writing() as session:
             row = known_agent(session, agent_id, lock=True)
             if labels is not None:
@@ -102,7 +102,7 @@ class Agents(Transactions):
             return self._record(session, row)
 
     def remove_agent(self, agent_id: str, *, by: str = "") -> tuple[str, ...]:
-        """Forget an agent; what it held is offered to others at once. Return those jobs."""
+        """Forget an agent; what it held is offered to others immediately. Return those jobs."""
         now = self._now()
         with self._writing() as session:
             known_agent(session, agent_id, lock=True)
@@ -130,20 +130,20 @@ class Agents(Transactions):
             return self._record(session, row)
 
     def mark_silent(self, after_s: float) -> tuple[str, ...]:
-        """Mark agents that have not been heard of for a while as faulty; return them."""
+        """Mark agents without a heartbeat for a while as faulty; return them."""
         now = self._now()
         silent = (AgentRow.last_seen < now - after_s, AgentRow.state != "faulty")
         if self._scalar(select(AgentRow.id).where(*silent).limit(1)) is None:
             return ()
         with self._writing() as session:
-            note = f"not heard of for {after_s:g} s"
+            note = f"no heartbeat for {after_s:g} s"
             marked = session.scalars(
                 update(AgentRow).where(*silent).values(state="faulty", note=note).returning(AgentRow.id)
             )
             return tuple(sorted(marked))
 
     def after_step(self) -> None:
-        """Bring back from the future what a clock noted that was ahead: when agents were heard of."""
+        """After a step of the clock: bring last heartbeats that lie in the future back to now."""
         now = self._now()
         with self._writing() as session:
             session.execute(update(AgentRow).where(AgentRow.last_seen > now).values(last_seen=now))
@@ -165,8 +165,8 @@ class Agents(Transactions):
             for row in rows
         )
 
-    def _renew_held(self, session: Session, beats: Sequence[Beat]) -> set[tuple[str, Held]]:
-        wanted = {(agent, held) for agent, beat in beats for held in beat.held}
+    def _renew_held(self, session: Session, accepted: Sequence[Beat]) -> set[tuple[str, Held]]:
+        wanted = {(agent, held) for agent, beat in accepted for held in beat.held}
         if not wanted:
             return set()
         rows = session.execute(
@@ -190,7 +190,7 @@ def key_hash(key: str) -> str:
 
 
 def wrong_key(agent_id: str) -> UsageError:
-    """The error for a request in the name of an agent by somebody else."""
+    """The error for a request in the name of an agent with another key."""
     return UsageError(
         f"this is not the key of {agent_id}: only the agent itself may act as it",
         code="agent-key",
@@ -222,7 +222,7 @@ def _held_by(session: Session, agents: Sequence[str]) -> dict[str | None, list[s
 
 
 def give_back(session: Session, row: JobRow, now: float) -> None:
-    """End a lease without a result and through no fault of the job: it waits again, at once."""
+    """End a lease without a result and through no fault of the job: it waits again, due immediately."""
     end_attempt(session, row, "released", now)
     row.state, row.expires_at, row.progress = after("running", "release"), None, None
 
@@ -245,7 +245,7 @@ def _found_or_new(session: Session, enrolment: Enrolment, now: float) -> tuple[A
     while True:
         fresh = _insert_new(session, enrolment, now)
         row = session.scalars(this).one_or_none()
-        if row is not None:  # else it was there, and somebody removed it in between
+        if row is not None:  # else it existed and was removed in between
             return row, fresh
 
 
@@ -282,10 +282,10 @@ def _known(session: Session, agents: set[str]) -> dict[str, bool]:
     return {row.id: row.draining for row in session.execute(query.with_for_update())}
 
 
-def _note(session: Session, beats: Sequence[Beat], now: float) -> None:
+def _note(session: Session, accepted: Sequence[Beat], now: float) -> None:
     """Keep what agents say; those that say the same are kept in one statement."""
     said: dict[tuple[str, str], list[str]] = {}
-    for agent, beat in beats:
+    for agent, beat in accepted:
         said.setdefault((beat.state, beat.note[:_LONGEST_NOTE]), []).append(agent)
     for (state, note), agents in said.items():
         session.execute(update(AgentRow).where(AgentRow.id.in_(agents)).values(last_seen=now, state=state, note=note))

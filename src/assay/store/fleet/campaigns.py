@@ -25,7 +25,7 @@ from assay.store.fleet.leases import progress_detail, run_values
 from assay.store.fleet.transactions import CHUNK, LOCK, WITHOUT_DOCUMENTS
 from assay.store.listing import unknown_campaign, unknown_job
 from assay.store.records import FleetSettings
-from assay.store.tables import TOLD, CampaignRow, EventRow, JobRow, NeedsRow, RunRow
+from assay.store.tables import REPORTED, CampaignRow, EventRow, JobRow, NeedsRow, RunRow
 
 _LONGEST_LABEL = 500
 # What else is kept in the transaction that keeps a campaign, by its id; if it raises, there is no campaign.
@@ -124,29 +124,29 @@ class ExternalCampaigns(Endings):
     """What others say about campaigns of their own."""
 
     def know(
-        self, campaign: str, told: Elsewhere, *, by: str = "", label_of: Callable[[Job], str] | None = None
+        self, campaign: str, external: Elsewhere, *, by: str = "", label_of: Callable[[Job], str] | None = None
     ) -> bool:
         """Keep a campaign that is measured elsewhere; False where it was known already.
 
         Raises:
             UsageError: `conflict` if another campaign has its id.
         """
-        now, digest = self._now(), content_hash([told.benchmark, *(job.digest for job in told.jobs)])
+        now, digest = self._now(), content_hash([external.benchmark, *(job.digest for job in external.jobs)])
         with self._writing() as session:
             added = session.execute(
                 insert_into(session, CampaignRow)
                 .values(
                     id=campaign,
-                    benchmark=told.benchmark,
+                    benchmark=external.benchmark,
                     digest=digest,
                     state="running",
-                    engine=told.engine,
-                    created_at=told.created_at,
-                    labels=dict(told.labels),
-                    document=dict(told.document),
+                    engine=external.engine,
+                    created_at=external.created_at,
+                    labels=dict(external.labels),
+                    document=dict(external.document),
                     surroundings="",
                     submitted_by=by,
-                    origin=TOLD,
+                    origin=REPORTED,
                 )
                 .on_conflict_do_nothing()
                 .returning(CampaignRow.id)
@@ -154,16 +154,16 @@ class ExternalCampaigns(Endings):
             if added is None:
                 _refuse_another(session, campaign, digest)
                 return False
-            rows = [{**_job_values(job, label_of, now), "needs": ""} for job in told.jobs]
+            rows = [{**_job_values(job, label_of, now), "needs": ""} for job in external.jobs]
             _insert_jobs(session, rows)
-            self._tell(session, campaign, None, "submitted", {"jobs": len(rows), "by": by, "engine": told.engine})
+            self._tell(session, campaign, None, "submitted", {"jobs": len(rows), "by": by, "engine": external.engine})
             return True
 
     def stand(self, campaign: str, standings: Sequence[JobProgress]) -> tuple[Change, ...]:
         """Note how jobs stand; one that has ended stays as it ended. Return those that were noted."""
         wanted = {job.index: job for job in standings}
         with self._writing() as session:
-            if not _is_told(session, campaign):
+            if not _is_reported(session, campaign):
                 raise unknown_campaign(campaign)
             rows = session.scalars(
                 select(JobRow)
@@ -189,7 +189,7 @@ class ExternalCampaigns(Endings):
         now = self._now()
         with self._writing() as session:
             row = session.get(JobRow, job_id, with_for_update=LOCK)
-            if row is None or not _is_told(session, row.campaign_id):
+            if row is None or not _is_reported(session, row.campaign_id):
                 raise unknown_job(job_id)
             if row.result == result:
                 return "repeated"
@@ -201,7 +201,7 @@ class ExternalCampaigns(Endings):
             if runs:
                 session.execute(insert(RunRow), [run_values(job_id, run) for run in runs])
             detail = {"state": row.state, "verdict": verdict, "reason": reason}
-            self._tell(session, row.campaign_id, row.id, f"result {'told' if word == 'accepted' else word}", detail)
+            self._tell(session, row.campaign_id, row.id, f"result {REPORTED if word == 'accepted' else word}", detail)
             session.flush()
             self._settle(session, row.campaign_id)
             return word
@@ -223,7 +223,7 @@ class ExternalCampaigns(Endings):
 
 def _refuse_another(session: Session, campaign: str, digest: str) -> None:
     row = session.get_one(CampaignRow, campaign)
-    if row.origin != TOLD:
+    if row.origin != REPORTED:
         raise UsageError(
             f"campaign {campaign} is this server's own",
             code="conflict",
@@ -233,5 +233,5 @@ def _refuse_another(session: Session, campaign: str, digest: str) -> None:
         raise UsageError(f"another campaign is called {campaign} here", code="conflict", try_="run it again")
 
 
-def _is_told(session: Session, campaign: str) -> bool:
-    return session.scalar(select(CampaignRow.origin).where(CampaignRow.id == campaign)) == TOLD
+def _is_reported(session: Session, campaign: str) -> bool:
+    return session.scalar(select(CampaignRow.origin).where(CampaignRow.id == campaign)) == REPORTED

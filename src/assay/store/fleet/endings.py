@@ -19,7 +19,7 @@ from assay.store.fleet.matching import Matcher
 from assay.store.fleet.transactions import CHUNK, LOCK
 from assay.store.listing import unknown_campaign, unknown_job
 from assay.store.records import Outcome
-from assay.store.tables import TOLD, AgentRow, AttemptRow, CampaignRow, EvidenceRow, JobRow, RunRow
+from assay.store.tables import REPORTED, AgentRow, AttemptRow, CampaignRow, EvidenceRow, JobRow, RunRow
 
 OPEN: tuple[State, ...] = ("pending", "running")
 AGAIN: tuple[State, ...] = tuple(state for state, event in TABLE if event == "retry")
@@ -62,13 +62,13 @@ class Endings(Matcher):
         if outcome.state is None:
             raise unknown_job(job_id)
         if outcome.problem:
-            raise UsageError(outcome.problem, code="conflict", try_="cancel it first, or submit it anew")
+            raise UsageError(outcome.problem, code="conflict", try_="cancel it first, or submit it again")
         return outcome.state
 
     def batch(
         self, action: Literal["cancel", "retry"], jobs: Sequence[str], *, reason: str = "", by: str = ""
     ) -> dict[str, Outcome]:
-        """Cancel or retry many jobs; return what became of each."""
+        """Cancel or retry many jobs; return the outcome of each."""
         outcomes: dict[str, Outcome] = {}
         for some in parts_of(sorted(set(jobs)), CHUNK):
             with self._writing() as session:
@@ -180,7 +180,7 @@ class Endings(Matcher):
         for campaign in sorted({row.campaign_id for row in rows}):
             row = session.get_one(CampaignRow, campaign, with_for_update=LOCK)
             if row.deadline is not None and row.deadline <= self.lease_now():
-                row.deadline = None  # who asks for it after the deadline wants it all the same
+                row.deadline = None  # a retry after the deadline is meant to run anyway
             if row.state != "running":
                 row.state, row.completed_at = "running", None
                 self._tell(session, campaign, None, "campaign reopened", {"by": by})
@@ -188,7 +188,7 @@ class Endings(Matcher):
     def _settle(self, session: Session, campaign: str) -> str | None:
         """End a campaign if all its jobs have ended; the row is locked, so that a retry comes before or after."""
         row = session.get(CampaignRow, campaign, with_for_update=LOCK)
-        if row is None or row.state != "running" or (row.engine != "fleet" and row.origin != TOLD):
+        if row is None or row.state != "running" or (row.engine != "fleet" and row.origin != REPORTED):
             return None
         query = select(JobRow.state, func.count()).where(JobRow.campaign_id == campaign).group_by(JobRow.state)
         counts: dict[str, int] = dict(session.execute(query).all())

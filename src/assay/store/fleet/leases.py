@@ -257,7 +257,7 @@ def _accept(row: JobRow, attempt: AttemptRow, event: Event, verdict: str | None,
     attempt.state, attempt.ended_at = "delivered", now
     row.state, row.verdict, row.result = after(cast("State", row.state), event), verdict, result
     took_s = now - attempt.leased_at
-    row.seconds = took_s if took_s >= 0 else None  # the clock was set back meanwhile: nobody knows
+    row.seconds = took_s if took_s >= 0 else None  # the clock was set back meanwhile: the duration is unknown
     row.expires_at, row.ended_at, row.progress = None, now, None
 
 

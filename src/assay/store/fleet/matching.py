@@ -248,7 +248,7 @@ class LeaseCandidate:
 
     agent: AgentRow
     now: float
-    """The calendar time, for what was heard of others when."""
+    """The calendar time, for the last heartbeats of others."""
     lease_now: float
     """The time by which jobs are due."""
     met: Met
@@ -271,7 +271,7 @@ def with_work(session: Session, keys: Sequence[str], now: float) -> tuple[str, .
 
 
 def next_job(session: Session, asking: LeaseCandidate, keys: Sequence[str]) -> JobRow | None:
-    """The next job for an agent among those with certain needs; locked, so that nobody else gets it."""
+    """The next job for an agent among those with certain needs; locked, so that no other agent gets it."""
     for campaign, spread, wanted in _in_order(session, asking, keys):
         simple = spread == "any" and campaign not in asking.shared.machines
         # What was locked for a campaign that has nothing for this agent is let go before the next is looked at.
@@ -288,7 +288,7 @@ def next_job(session: Session, asking: LeaseCandidate, keys: Sequence[str]) -> J
 def _in_order(
     session: Session, asking: LeaseCandidate, keys: Sequence[str]
 ) -> Iterator[tuple[str, str, Sequence[str]]]:
-    """Campaigns and the needs to look for in each: first the parts that others wait for, then whoever's turn it is."""
+    """Campaigns and the needs to look for in each: first the parts that others wait for, then by turn."""
     for campaign, key in asking.shared.begun:
         if key in keys:
             yield campaign, "any", (key,)
@@ -348,7 +348,7 @@ def is_fair(session: Session, asking: LeaseCandidate, job_id: str) -> bool:
 
 
 def _turn(session: Session, asking: LeaseCandidate, campaign: str, spread: str, keys: Sequence[str]) -> Turn:
-    # Two agents that ask at once must not both find that nobody has begun.
+    # Two agents that ask at the same time must not both be the first.
     session.execute(select(CampaignRow.id).where(CampaignRow.id == campaign).with_for_update(key_share=True))
     now = Turn(tuple(keys))
     machines = asking.shared.machines.get(campaign, {})
@@ -363,7 +363,7 @@ def _turn(session: Session, asking: LeaseCandidate, campaign: str, spread: str, 
 
 
 def _is_its_own(session: Session, asking: LeaseCandidate, campaign: str, key: str) -> bool:
-    """Packed: whoever began with these needs goes on, unless it is gone or cannot."""
+    """Packed: the agent that began with these needs continues, unless it is gone or cannot."""
     began = session.scalars(
         select(AttemptRow.agent_id)
         .join(JobRow, JobRow.id == AttemptRow.job_id)
@@ -397,7 +397,7 @@ def _is_its_turn(session: Session, asking: LeaseCandidate, campaign: str, key: s
 
 
 def _idle(session: Session, asking: LeaseCandidate, campaign: str) -> list[str]:
-    """Agents that have room for a job and have not let work lie for long: one that never asks holds up nobody."""
+    """Agents that have room for a job and asked for one recently: one that never asks holds up no other."""
     busy_until = select(func.max(AttemptRow.ended_at)).where(AttemptRow.agent_id == AgentRow.id).scalar_subquery()
     began = session.scalar(select(func.min(JobRow.submitted_at)).where(JobRow.campaign_id == campaign)) or 0.0
     rows = session.execute(

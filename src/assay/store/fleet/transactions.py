@@ -27,10 +27,10 @@ WITHOUT_DOCUMENTS = (defer(JobRow.document), defer(JobRow.result))
 CHUNK = 500
 # What others write about a row (an attempt at a job, an event of a campaign) need not wait for who changes the row.
 LOCK = {"key_share": True}
-# The table, not the class: rows that nobody reads back need no objects. Put together once, as it is asked all the time.
+# The table, not the class: rows that are not read back need no objects. Built once, as it is used all the time.
 _NEW_EVENTS = insert(cast("Table", EventRow.__table__))
 # Numbers are given out before transactions end: one with a lower number may still be on its way. Only what no
-# open transaction could precede is told, so that a reader who remembers the last number misses nothing.
+# open transaction could precede is returned, so that a reader who remembers the last number misses nothing.
 _NOTHING_BEFORE = text("age(events.xmin) > age(pg_snapshot_xmin(pg_current_snapshot())::xid)")
 LONGEST_LINE = 4000
 MOST_AT_ONCE = 1000
@@ -132,7 +132,7 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True)
 class LogLines:
-    """Lines of a job, and where to go on."""
+    """Lines of a job, and where to continue."""
 
     lines: tuple[LogLine, ...]
     next: int

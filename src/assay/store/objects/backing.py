@@ -90,7 +90,7 @@ class Outbox:
         for path in self._names(action, kind):
             try:
                 yield Mark(action, kind, path.name, path.stat().st_mtime)
-            except FileNotFoundError:  # somebody else was quicker
+            except FileNotFoundError:  # another process was quicker
                 continue
 
     def _names(self, action: Action, kind: Kind) -> Iterator[Path]:
@@ -159,7 +159,7 @@ class Backing:
                 until, last_failure = self._away
                 if self._monotonic() < until:
                     raise ObjectsAwayError(last_failure.message, at=last_failure.at, try_=last_failure.try_)
-                # One asks again; whoever else comes meanwhile is told what is known, and does not wait with it.
+                # One request probes again; the others get the known failure and do not wait.
                 self._away = (self._monotonic() + _REST_S, last_failure)
         try:
             answer = act(self.open())
@@ -173,7 +173,7 @@ class Backing:
         return answer
 
     def wake(self) -> None:
-        """Ask the object store again at once, also if it was away a moment ago."""
+        """Let the next request probe the object store, also if it was away a moment ago."""
         self._away = None
 
     def facts(self, key: str) -> ObjectFacts | None:

@@ -72,7 +72,7 @@ def parse_place(text: str) -> ObjectPlace:
     if text.startswith(("/", "~", ".")):
         try:
             return ObjectPlace("file", "", str(Path(text).expanduser().absolute()))
-        except RuntimeError:  # of somebody who has no home here
+        except RuntimeError:  # a user without a home here
             raise _wrong(f"{text!r} names no folder of this machine") from None
     scheme, colon, _ = text.partition("://")
     if colon:
@@ -193,7 +193,7 @@ class FolderObjects:
 
     def put(self, key: str, source: Path) -> None:
         """Copy a file in, and name it when it is whole."""
-        with self._told():
+        with self._store_errors():
             target = self._root / key
             make_folder(target.parent)
             fd, name = tempfile.mkstemp(dir=target.parent, prefix=".part-")
@@ -211,7 +211,7 @@ class FolderObjects:
     def get(self, key: str) -> Iterator[bytes]:
         """Read a file in parts."""
         path = self._root / key
-        with self._told():
+        with self._store_errors():
             if not path.is_file():
                 raise FileNotFoundError(key)
             with path.open("rb") as file:
@@ -220,24 +220,24 @@ class FolderObjects:
 
     def facts(self, key: str) -> ObjectFacts | None:
         """What the file system knows about a file."""
-        with self._told():
+        with self._store_errors():
             path = self._root / key
             return _facts(key, path) if path.is_file() else None
 
     def delete(self, keys: Iterable[str]) -> None:
-        with self._told():
+        with self._store_errors():
             for key in keys:
                 (self._root / key).unlink(missing_ok=True)
 
     def list(self, prefix: str) -> Iterator[ObjectFacts]:
         """Walk through a folder; what is still being written is left out."""
-        with self._told():
+        with self._store_errors():
             for path in sorted((self._root / prefix).rglob("*")):
                 if path.is_file() and not path.name.startswith(".part-"):
                     yield _facts(path.relative_to(self._root).as_posix(), path)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _store_errors(self) -> Iterator[None]:
         if not self._root.is_dir():
             raise ObjectsAwayError(f"the folder {self._root} is not there", try_="mount it, or make it")
         try:

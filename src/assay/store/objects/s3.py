@@ -28,7 +28,7 @@ _REASON = re.compile(r'(?:message|error): "([^"]{1,200})"')
 # Such as `InvalidCertificate( UnknownIssuer, )`.
 _TLS = re.compile(r"error: (Invalid\w+)\(\s*(\w+)")
 _LONGEST = 300
-# Where the identity of a machine or container is asked for: nobody is there when this is none.
+# Where a machine or container gets its identity; no answer means that it has none.
 _IDENTITY = ("169.254.169.254", "169.254.170.2", "169.254.170.23")
 # Answers that another try may change: too slow, too often.
 _PASSING = (408, 429)
@@ -41,10 +41,10 @@ _KEYS_TOGETHER = 1_000
 _CONNECT = timedelta(seconds=5)
 # One request: a part of 8 MiB beside fifteen others takes a minute on a line of 20 Mbit/s.
 _REQUEST = timedelta(minutes=3)
-# Whether an object is there is asked while somebody waits, who gives up after half a minute.
+# Whether an object exists is asked while a user waits, who gives up after half a minute.
 _ASK = timedelta(seconds=10)
 _ASK_WITHIN = timedelta(seconds=5)
-# A store that is away is told soon: what was to be sent waits on disk, and is sent later.
+# A store that is away is reported soon: what was to be sent waits on disk, and is sent later.
 _RETRIES = 4
 _RETRY_WITHIN = timedelta(seconds=20)
 _BACKOFF = (timedelta(milliseconds=200), timedelta(seconds=3))
@@ -55,15 +55,15 @@ _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
 @dataclass(frozen=True, slots=True)
 class S3Failure:
-    """What became of a request that failed."""
+    """The failure of a request, as the library reports it."""
 
     status: int | None
-    """Of HTTP; None when nobody answered."""
+    """Of HTTP; None without an answer."""
     code: str
-    """Of S3, such as `NoSuchBucket`; empty when none was told."""
+    """Of S3, such as `NoSuchBucket`; empty when the answer has none."""
     said: str
     server: str
-    """Who was asked, such as `http://127.0.0.1:9000`; empty when not told."""
+    """Who was asked, such as `http://127.0.0.1:9000`; empty when unknown."""
 
     @property
     def has_no_bucket(self) -> bool:
@@ -71,7 +71,7 @@ class S3Failure:
 
     @property
     def has_no_credentials(self) -> bool:
-        """Whether nobody was found who could tell credentials."""
+        """Whether no provider of credentials was found."""
         return any(f"//{address}" in self.server for address in _IDENTITY)
 
     @property
@@ -98,7 +98,7 @@ def read_answer(text: str) -> S3Failure:
 
 
 def _reason(insides: str) -> str:
-    """Why nobody answered, as far as the library's insides tell; else empty."""
+    """Why there was no answer, as far as the library's insides tell; else empty."""
     if tls := _TLS.search(insides):
         return f"{tls[1]}: {tls[2]}"
     reasons = _REASON.findall(insides)
@@ -122,20 +122,20 @@ class S3Objects:
         """Send a file; its content is part of the signature, so that what arrives is what was sent."""
         size = source.stat().st_size
         part = max(_PART, -(-size // _MOST_PARTS))
-        with self._told(key):
+        with self._translated_errors(key):
             self._obstore.put(self._store, key, source, chunk_size=part, max_concurrency=_PARTS_TOGETHER)
         if size > part and (stored := self.facts(key)) is not None and stored.size_bytes != size:
             raise ObjectsAwayError(f"{key} arrived with {stored.size_bytes} of {size} bytes", at=self.place.url)
 
     def get(self, key: str) -> Iterator[bytes]:
         """Read an object in parts, as they come."""
-        with self._told(key):
+        with self._translated_errors(key):
             for part in self._obstore.get(self._store, key).stream(min_chunk_size=_READ):
                 yield bytes(part)
 
     def facts(self, key: str) -> ObjectFacts | None:
         """What the bucket knows about an object."""
-        with suppress(FileNotFoundError), self._told(key):
+        with suppress(FileNotFoundError), self._translated_errors(key):
             return _facts(self._obstore.head(self._asked, key))
         return None
 
@@ -143,12 +143,12 @@ class S3Objects:
         """Delete objects, many with one request."""
         every = list(keys)
         for first in range(0, len(every), _KEYS_TOGETHER):
-            with suppress(FileNotFoundError), self._told(every[first]):
+            with suppress(FileNotFoundError), self._translated_errors(every[first]):
                 self._obstore.delete(self._store, every[first : first + _KEYS_TOGETHER])
 
     def list(self, prefix: str) -> Iterator[ObjectFacts]:
         """Every object below a prefix, page by page."""
-        with self._told(prefix):
+        with self._translated_errors(prefix):
             for page in self._obstore.list(self._store, prefix, chunk_size=_KEYS_TOGETHER):
                 yield from map(_facts, page)
 
@@ -185,8 +185,8 @@ class S3Objects:
             ) from None
 
     @contextmanager
-    def _told(self, key: str) -> Iterator[None]:
-        """Tell errors of the library in our words; that an object is not there is left to whoever asked."""
+    def _translated_errors(self, key: str) -> Iterator[None]:
+        """Translate errors of the library; that an object does not exist is left to the caller."""
         from obstore.exceptions import BaseError
 
         try:
@@ -256,5 +256,5 @@ def _refuse_profile() -> None:
         )
 
 
-def _facts(told: Any) -> ObjectFacts:  # noqa: ANN401  (a mapping of the library)
-    return ObjectFacts(str(told["path"]), int(told["size"]), told["last_modified"].timestamp())
+def _facts(listed: Any) -> ObjectFacts:  # noqa: ANN401  (a mapping of the library)
+    return ObjectFacts(str(listed["path"]), int(listed["size"]), listed["last_modified"].timestamp())

@@ -39,7 +39,7 @@ Wanted = Callable[[Kind, Collection[str]], set[str]]
 
 @dataclass(frozen=True, slots=True)
 class TransferReport:
-    """What became of what waited."""
+    """What was sent, deleted, removed and left waiting."""
 
     files: int = 0
     size_bytes: int = 0
@@ -51,7 +51,7 @@ class TransferReport:
 
 
 def tried(backing: Backing, folder: Path) -> bool:
-    """Write, read and delete a small object; whether files of ours are there already.
+    """Write, read and delete a small object; whether files of assay are there already.
 
     Raises:
         AssayError: if any of it is not possible.
@@ -104,7 +104,7 @@ def work_off(
     settled_s: float = 0.0,
     stop: threading.Event | None = None,
 ) -> TransferReport:
-    """Do what waits for an object store. What cannot be done now is told, and waits on.
+    """Send and delete what waits for an object store. What cannot be done now is reported and stays waiting.
 
     Args:
         wanted: tells which of some files records still name, so that these are not deleted.
@@ -118,7 +118,7 @@ def work_off(
         return TransferReport(waiting=backing.outbox.count("send"))  # another process is at it
     with held(folder):
         if not backing.rests:
-            backing.wake()  # the rest is over: all ask, and none is told what was known before
+            backing.wake()  # the pause is over: every request probes again
         work = _Work(backing, shelves, stop or threading.Event())
         if sends:
             work.send([mark for mark in backing.outbox.marks("send") if mark.age_s >= settled_s])
@@ -146,8 +146,8 @@ class _Work:
     def send(self, marks: Collection[Mark]) -> None:
         """Send files, several together, until the object store is away.
 
-        A store that takes a connection and then says nothing holds nobody up who wants to end: what is half sent is
-        sent again, so that its threads need not be waited for.
+        A store that takes a connection and then says nothing does not delay the end of the process: what is half sent
+        is sent again, so that its threads need not be waited for.
         """
         todo = iter(marks)
         threads = [
@@ -217,7 +217,7 @@ class _Work:
         return True
 
     def delete(self, marks: Collection[Mark], wanted: Wanted) -> None:
-        """Delete objects that no record names any more."""
+        """Delete objects that no record names."""
         for kind, shelf in self.shelves.items():
             mine = [mark for mark in marks if mark.kind == kind]
             if not mine or self._off or self.stop.is_set():
@@ -245,7 +245,7 @@ def trim(backing: Backing, shelves: Shelves, wanted: Wanted, *, now: float | Non
     """Take copies away that the object store has, the longest unused first, until they fit; return how many.
 
     A file that has not been sent stays, and so does one that the object store turns out not to have: it is sent again,
-    unless no record names it any more, because another server of the same database removed it.
+    unless no record names it, because another server of the same database removed it.
     """
     most = backing.settings.cache_bytes
     if most is None:
@@ -302,7 +302,7 @@ class VerifyReport:
 
 @dataclass(frozen=True, slots=True)
 class FetchReport:
-    """What became of files that were not on this machine."""
+    """How many files were missing on this machine, and how many came from the object store."""
 
     count: int
     missing: tuple[str, ...] = ()
