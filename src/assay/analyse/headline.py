@@ -129,7 +129,7 @@ def readings(
     by_metric: dict[str, SeriesReading] = {}
     if result.state == "done":
         objective = result.definition.get("objective")
-        asked = [*_headline(result), *(objective if isinstance(objective, Mapping) else ()), *named]
+        asked = [*headline_of_result(result), *(objective if isinstance(objective, Mapping) else ()), *named]
         for name in asked:
             for reading in _matching(str(name), result.metrics):
                 by_metric.setdefault(reading.metric, reading)
@@ -146,7 +146,8 @@ def split_statistic(name: str, metrics: Iterable[str] = ()) -> tuple[str, str]:
     return (name, "") if name in metrics or not head or tail not in STATISTICS else (head, tail)
 
 
-def _headline(result: MultiRunJobResult) -> tuple[str, ...]:
+def headline_of_result(result: MultiRunJobResult) -> tuple[str, ...]:
+    """The metrics that answer a job's question, from its result alone; the most important one first."""
     try:
         definition = Definition.model_validate_json(json.dumps(result.definition))
     except ValidationError:  # written by another version: its first metric is still one

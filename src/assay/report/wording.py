@@ -126,8 +126,17 @@ def job_label(point: Mapping[str, JsonValue], definition: Mapping[str, JsonValue
         return _subject(definition)
     names = _short_names(tuple(point))
     parts = ((path if full else names[path], _value(value, full=full)) for path, value in point.items())
+    return " ".join(_labelled(name, value) for name, value in parts)
+
+
+def axis_point(path: str, value: JsonValue) -> str:
+    """One key of a point as labels show it: `threads=2`, or `squeezenet`."""
+    return _labelled(path.rpartition(".")[2], _value(value, full=False))
+
+
+def _labelled(name: str, value: str) -> str:
     # What is measured needs no name before it: `squeezenet batch=8` says enough.
-    return " ".join(value if name in ("model", "command") else f"{name}={value}" for name, value in parts)
+    return value if name in ("model", "command") else f"{one_line(name)}={value}"
 
 
 def job_labels(record: CampaignRecord) -> dict[str, str]:

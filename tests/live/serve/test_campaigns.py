@@ -51,6 +51,24 @@ def test_results_in_every_form(server):
     is_problem(client.get(f"/campaigns/{campaign}/results.xlsx"), 404, "unknown-form")
 
 
+def test_the_answer_in_words(server):
+    client = server.client
+    agent = Agent(client)
+    campaign = submit(client)["id"]
+    waiting = client.get(f"/campaigns/{campaign}/answer")
+    assert waiting.json()["sentences"] == ["No job has ended yet: 2 not started."]
+    agent.work()
+    answer = client.get(f"/campaigns/{campaign}/answer").json()
+    assert answer["title"].startswith("speed · ")
+    assert answer["columns"][0]["metric"] == "latency_ms"
+    assert {line["label"] for line in answer["lines"]} == {"batch=1", "batch=2"}
+    assert all(line["cells"][0]["value"] != "-" for line in answer["lines"])
+    assert answer["sentences"]
+    tag = {"If-None-Match": client.get(f"/campaigns/{campaign}/answer").headers["etag"]}
+    assert client.get(f"/campaigns/{campaign}/answer", headers=tag).status_code == 304
+    is_problem(client.get("/campaigns/none/answer"), 404, "unknown-campaign")
+
+
 def test_an_unchanged_result_is_not_sent_again(server):
     client = server.client
     agent = Agent(client)

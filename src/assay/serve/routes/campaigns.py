@@ -12,6 +12,7 @@ from assay.documents import to_json
 from assay.place.fleet.protocol import Submission
 from assay.plan.job import JobFile
 from assay.plan.plan import Plan
+from assay.report.answer import WrittenAnswer, write_answer
 from assay.report.result import read_campaign
 from assay.serve.live.loops import ScheduleLoop
 from assay.serve.observability import tell
@@ -153,6 +154,22 @@ def get_campaign_result(campaign: CampaignId, state: State, request: Request) ->
         return same
     record = read_campaign(state.kept.store, campaign)
     return Response(to_json(record), media_type="application/json", headers={"ETag": tag, "Cache-Control": "no-cache"})
+
+
+@router.get(
+    "/{campaign}/answer",
+    dependencies=[readers],
+    response_model=WrittenAnswer,
+    responses={304: {"description": "It has not changed."}},
+)
+def get_campaign_answer(campaign: CampaignId, state: State, request: Request) -> Response:
+    """Read what a campaign answers, in words: the best point, the effect of each axis, doubts by reason, failures."""
+    tag = result_tag(state.kept, campaign)
+    same = unchanged(request, tag)
+    if same is not None:
+        return same
+    written = write_answer(read_campaign(state.kept.store, campaign))
+    return Response(to_json(written), media_type="application/json", headers={"ETag": tag, "Cache-Control": "no-cache"})
 
 
 _FORMS = {"csv": "text/csv", "json": "application/json", "md": "text/markdown", "html": "text/html"}
