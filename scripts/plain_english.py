@@ -48,6 +48,7 @@ BANNED = {
 # Fields of the API and values of a benchmark file, which keep their names.
 FIXED_NAMES = re.compile(
     r"\.surely\b|\bsurely(?=[:=])|'surely'|\bsurely: bool|\btold: \{\}|\bowed: (?:true|false)|saturation: go on"
+    r'|"stop", "go on"'
     # Stored with an alert, a campaign or an experiment.
     r"|telling\.(?:told|owed)\b|\btold: Mapping|\bowed: bool|told=turns|owed=(?:pending|True)|\"owed\":true"
     r"|\"told\": \{\}|\"owed\": True|REPORTED = \"told\"|\"told\", \"pairs\"|return \"told\"|\"told\": \"ended"

@@ -140,7 +140,7 @@ def test_code_that_nobody_named_is_asked_for(folder: Path) -> None:
 def test_horovod_is_planned_and_says_what_differs(folder: Path) -> None:
     done = assay(folder, "plan", "horovod.toml")
     assert done.returncode == 0, done.stderr
-    assert "theirs ran the command once" in done.stdout + done.stderr
+    assert "Benchmark AI ran the command once" in done.stdout + done.stderr
 
 
 def test_a_descriptor_becomes_a_file(folder: Path) -> None:

@@ -57,9 +57,9 @@ class Monitoring(Section):
     dcgm_exporter: Port | None = None
     """Port of a DCGM exporter that already runs on the nodes; assay's own reads GPUs by NVML when left out."""
     within: Annotated[Duration, Field(gt=0, le=600)] = 30.0
-    """How long to wait for the first scrape before going on without it."""
+    """How long to wait for the first scrape before continuing without it."""
     required: bool = True
-    """Whether a campaign that cannot be monitored fails before it begins, or goes on with a note."""
+    """Whether a campaign that cannot be monitored fails before it begins, or runs with a note."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Monitoring:
@@ -70,11 +70,11 @@ class Monitoring(Section):
         return self
 
 
-def monitoring_of(given: bool | Monitoring) -> Monitoring | None:
+def monitoring_of(setting: bool | Monitoring) -> Monitoring | None:
     """The settings of the section `monitoring: true | {…}`; None where nothing is to be watched."""
-    if isinstance(given, Monitoring):
-        return given
-    return Monitoring() if given else None
+    if isinstance(setting, Monitoring):
+        return setting
+    return Monitoring() if setting else None
 
 
 __all__ = ["Benchmark", "Definition", "InputSpec", "Load", "Workload", "whole_input"]
@@ -82,7 +82,8 @@ __all__ = ["Benchmark", "Definition", "InputSpec", "Load", "Workload", "whole_in
 _STATISTIC = re.compile(r"^[A-Za-z_][A-Za-z0-9_-]*\.(mean|median|min|max|p50|p90|p95|p99|p99_9|std)$")
 _STATISTICS = each_key(_STATISTIC.match, "is not a statistic of a metric; write for example latency_ms.p99")
 _SERVICE_NAMES = each_key(
-    re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$").match, "is no name for a service: letters, digits, _ . - and no space"
+    re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$").match,
+    "is not a valid service name: letters, digits, _ . - and no space",
 )
 
 
@@ -200,7 +201,7 @@ class Service(Section):
     fetch: tuple[Fetch, ...] = ()
     """Files that it needs from elsewhere; fetched once, checked, and kept for the next time."""
     fresh: Literal["run", "job"] = "run"
-    """Whether each run starts it anew (its start is then part of what is measured) or all runs of a job share it."""
+    """Whether each run starts its own (the start is then part of the measurement) or all runs of a job share one."""
 
     @model_validator(mode="after")
     def _can_be_started(self) -> Service:
@@ -227,7 +228,7 @@ class Fleet(Section):
     deadline: Duration | None = None
     """Give up on what has not ended this long after submission."""
     unplaceable: Literal["wait", "fail"] = "wait"
-    """What happens to jobs that no agent can take: they wait for one, or fail at once."""
+    """What happens to jobs that no agent can take: they wait for one, or fail immediately."""
     spread: Literal["any", "spread", "pack"] = "any"
     """`pack` keeps the jobs of a campaign on one machine of a kind, `spread` gives every idle machine its share."""
 
@@ -304,9 +305,9 @@ class Definition(Section):
         for section, keys, kinds in _MEANING:
             part: Section = getattr(self, section)
             # A value equal to its default changes nothing, so only the others can mislead.
-            given = sorted(key for key in keys if getattr(part, key) != type(part).model_fields[key].default)
-            if given and _kind(self.target) not in kinds:
-                raise ValueError(_meaningless(section, given, self.target))
+            misplaced = sorted(key for key in keys if getattr(part, key) != type(part).model_fields[key].default)
+            if misplaced and _kind(self.target) not in kinds:
+                raise ValueError(_meaningless(section, misplaced, self.target))
         if self.load.rate == "search" and not self.objective:
             raise ValueError(
                 "load.rate is search, and there is no objective to meet; write objective: {ttft_ms.p99: 500}"
@@ -329,11 +330,11 @@ class Definition(Section):
     def _can_be_loaded_by_several(self) -> Definition:
         if self.load.hosts > 1 and (self.workload.task == "knn" or is_vector_database(self.target)):
             shared = f"load.hosts is {self.load.hosts}"
-            raise ValueError(f"{shared}, and each machine would load the vectors anew; one machine drives a search")
+            raise ValueError(f"{shared}, and each machine would load the vectors again; one machine drives a search")
         return self
 
     def _refuse_unknown_objectives(self) -> None:
-        """A misspelt metric is measured by nobody, so its gate would never tell; scorers may bring their own."""
+        """A misspelt metric is never measured, so its gate would never fail; scorers may bring their own."""
         if not isinstance(self.target, Served | LibraryTarget) or self.workload.scorers:
             return
         for name in self.objective:
@@ -370,8 +371,8 @@ class Benchmark(Definition):
         service_names = [*self.services, *((MONITOR,) if self.place.engine == "slurm" else ())]
         for name in self.place.cluster.each if self.place.cluster is not None else ():
             if name not in service_names:
-                said = f"place.{self.place.engine}.each names {name!r}, which is not under services"
-                raise ValueError("; ".join(filter(None, (said, did_you_mean(name, service_names)))))
+                message = f"place.{self.place.engine}.each names {name!r}, which is not under services"
+                raise ValueError("; ".join(filter(None, (message, did_you_mean(name, service_names)))))
         return self
 
     @model_validator(mode="after")
@@ -379,9 +380,9 @@ class Benchmark(Definition):
         # Refused here and not by the keys themselves: errors of keys show their values.
         if self.place.slurm is not None and self.place.slurm.has_open_token:
             raise ValueError("place.slurm.rest_token is a token, which does not belong in a file; write ${env:NAME}")
-        for where, pod in self.place.kubernetes.parts.items() if self.place.kubernetes is not None else ():
+        for path, pod in self.place.kubernetes.parts.items() if self.place.kubernetes is not None else ():
             if pod.wrong_secrets:
-                raise ValueError(f"place.kubernetes.{where}{pod.wrong_secrets}")
+                raise ValueError(f"place.kubernetes.{path}{pod.wrong_secrets}")
         return self
 
     @model_validator(mode="after")
@@ -394,8 +395,8 @@ class Benchmark(Definition):
                 f"target.distributed asks for {together.pods} pods, and place.engine {self.place.engine} starts none "
                 "together; set place.engine: kubernetes, or remove it"
             )
-        asked = self.place.kubernetes.distributed if self.place.kubernetes is not None else None
-        if asked is not None and (asked.pods, asked.launch) != (together.pods, together.launch):
+        distributed = self.place.kubernetes.distributed if self.place.kubernetes is not None else None
+        if distributed is not None and (distributed.pods, distributed.launch) != (together.pods, together.launch):
             raise ValueError("target.distributed and place.kubernetes.distributed differ; keep the latter alone")
         return self
 

@@ -29,10 +29,10 @@ OWN_VARIABLES = ("ASSAY_", "JOB_COMPLETION_INDEX")
 OWN_LABELS = ("assay/", "app.kubernetes.io/managed-by", "batch.kubernetes.io/", "job-name", "controller-uid")
 
 
-def _checked(pattern: re.Pattern[str], said: str, longest: int | None = None) -> AfterValidator:
+def _checked(pattern: re.Pattern[str], kind: str, longest: int | None = None) -> AfterValidator:
     def check(text: str) -> str:
         if not pattern.fullmatch(text) or (longest is not None and len(text) > longest):
-            raise ValueError(f"{text!r} is no {said}")
+            raise ValueError(f"{text!r} is no {kind}")
         return text
 
     return AfterValidator(check)
@@ -163,9 +163,9 @@ class Pod(Section):
             label_key(key)
             if not _VALUE.fullmatch(text):
                 raise ValueError(f"{text!r} is no value of the label {key}: letters, digits, - _ and ., at most 63")
-        ours = next((key for key in value if key.startswith(OWN_LABELS)), None)
-        if info.field_name == "labels" and ours is not None:
-            raise ValueError(f"the label {ours!r} is set by assay or Kubernetes itself; remove it")
+        reserved = next((key for key in value if key.startswith(OWN_LABELS)), None)
+        if info.field_name == "labels" and reserved is not None:
+            raise ValueError(f"the label {reserved!r} is set by assay or Kubernetes itself; remove it")
         return value
 
     @field_validator("annotations")
@@ -243,13 +243,13 @@ _KEYS = {"cpu": "cpus", "memory": "memory", "ephemeral-storage": "storage", "nvi
 
 def _variable(name: str) -> None:
     if not _VARIABLE.fullmatch(name):
-        raise ValueError(f"{name!r} is no name for an environment variable")
+        raise ValueError(f"{name!r} is not a valid name of an environment variable")
     if name.startswith(OWN_VARIABLES) and name != "ASSAY_TOKEN":
         raise ValueError(f"{name} is set by assay or Kubernetes itself; remove it")
 
 
 class Distributed(Together):
-    """Several pods that run one command together, for MPI, torchrun and the like."""
+    """Several pods that run one command together, for MPI, torchrun and similar launchers."""
 
     pods: int = Field(default=2, ge=2, le=1024)
     """How many; they start together or not at all."""
@@ -294,7 +294,7 @@ class Kubernetes(Pod):
     each: dict[str, Pod] = {}
     """Options for one service by its name; what is left out comes from this section."""
     at_once: int | None = Field(default=None, ge=1)
-    """How many jobs may be in the cluster at once; as many as it has room for when left out."""
+    """How many jobs may be in the cluster at the same time; as many as it has room for when left out."""
     parallel: bool = False
     """Whether points with services run beside each other; one after another when left out."""
     unschedulable: Annotated[Duration, Field(ge=1)] = 600.0
@@ -320,11 +320,11 @@ class Kubernetes(Pod):
 
     @model_validator(mode="after")
     def _knows_its_server(self) -> Kubernetes:
-        here, given = self.results == "pod", self.server is not None
+        here, named = self.results == "pod", self.server is not None
         wrong = self.server is not None and not re.match(r"^https?://[^/\s]+", self.server)
         refuse(
-            (not here and not given, "results is server, so server must be its URL, as the pods reach it"),
-            (here and given, "server would do nothing: results is pod; set results: server, or remove it"),
+            (not here and not named, "results is server, so server must be its URL, as the pods reach it"),
+            (here and named, "server would do nothing: results is pod; set results: server, or remove it"),
             (wrong, f"{self.server!r} is no URL of a server; write https://HOST"),
         )
         return self
@@ -355,10 +355,10 @@ def with_distributed(document: dict[str, JsonValue]) -> dict[str, JsonValue]:
     A job's own definition then says how many they are: results of two and of four pods are never taken for the same.
     """
     section, target = section_of(document, "place", "kubernetes"), section_of(document, "target")
-    asked = section.get("distributed") if section_of(document, "place").get("engine") == "kubernetes" else None
-    if not isinstance(asked, dict) or "distributed" in target or not {"command", "image"} & target.keys():
+    distributed = section.get("distributed") if section_of(document, "place").get("engine") == "kubernetes" else None
+    if not isinstance(distributed, dict) or "distributed" in target or not {"command", "image"} & target.keys():
         return document
-    written = {"pods": 2, **{name: asked[name] for name in Together.model_fields if name in asked}}
+    written = {"pods": 2, **{name: distributed[name] for name in Together.model_fields if name in distributed}}
     gpus = section.get("gpus", section_of(document, "needs").get("gpus"))
     if written.get("ranks") == "gpus" and isinstance(gpus, int) and not isinstance(gpus, bool) and gpus > 0:
         written["ranks"] = gpus
@@ -379,14 +379,14 @@ def merged_pod(base: Pod, own: P) -> P:
 
     Args:
         base: the section around it.
-        own: what is said for this pod alone; mappings are joined, and its own keys win.
+        own: the options of this pod alone; mappings are joined, and its own keys win.
     """
-    said = {name for name in own.model_fields_set if getattr(own, name) is not None}
-    taken: dict[str, Any] = {}
+    own_keys = {name for name in own.model_fields_set if getattr(own, name) is not None}
+    merged: dict[str, Any] = {}
     for name in Pod.model_fields:
         value = getattr(base, name)
         if name in _JOINED:
-            taken[name] = {**value, **getattr(own, name)}
-        elif name not in said and name in base.model_fields_set and value is not None:
-            taken[name] = value
-    return own.model_copy(update={name: value for name, value in taken.items() if value != getattr(own, name)})
+            merged[name] = {**value, **getattr(own, name)}
+        elif name not in own_keys and name in base.model_fields_set and value is not None:
+            merged[name] = value
+    return own.model_copy(update={name: value for name, value in merged.items() if value != getattr(own, name)})

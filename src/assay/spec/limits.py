@@ -47,7 +47,7 @@ _SPLIT = "split it into several files, or put long values into a file of their o
 
 
 def read_text(path: Path, what: str = "the benchmark file", most_bytes: int = _MAX_BYTES) -> str:
-    """The text of a file, or of a pipe that somebody writes to; a byte order mark is left out.
+    """The text of a file, or of a pipe that has a writer; a byte order mark is left out.
 
     Raises:
         SpecError: if it cannot be read, is no text, or is too large.
@@ -74,7 +74,7 @@ def read_text(path: Path, what: str = "the benchmark file", most_bytes: int = _M
 
 
 def check_text(text: str, name: str) -> None:
-    """Refuse a text that is too long, or that holds what no text of ours can.
+    """Refuse a text that is too long, or that holds characters no benchmark file can have.
 
     Raises:
         SpecError: with the line.
@@ -89,9 +89,9 @@ def check_text(text: str, name: str) -> None:
     zero, half = text.find("\0"), _HALF.search(text)
     if zero >= 0 or half:
         at = zero if zero >= 0 else half.start() if half else 0
-        said = "a zero byte" if zero >= 0 else "half a character (a lone surrogate)"
+        kind = "a zero byte" if zero >= 0 else "half a character (a lone surrogate)"
         raise SpecError(
-            f"the text holds {said}", code="syntax", at=f"{name}:{text.count(chr(10), 0, at) + 1}", try_="remove it"
+            f"the text holds {kind}", code="syntax", at=f"{name}:{text.count(chr(10), 0, at) + 1}", try_="remove it"
         )
 
 
@@ -114,17 +114,17 @@ def check_tree(document: object, name: str, at: Callable[[KeyPath], str] | None 
             characters += sum(len(key) for key in value if isinstance(key, str))
             nodes += 2 * len(value)
             below = [((*path, key), child) for key, child in value.items()] if nodes <= MAX_NODES else []
-            said = next(
-                (f"has the key {cut(repr(key), 80)}, which {said}" for key in value if (said := _unusable(key))), ""
+            reason = next(
+                (f"has the key {cut(repr(key), 80)}, which {reason}" for key in value if (reason := _unusable(key))), ""
             )
         elif isinstance(value, list | tuple):
             nodes += len(value)
             below = [((*path, index), child) for index, child in enumerate(value)] if nodes <= MAX_NODES else []
-            said = ""
+            reason = ""
         else:
             characters += len(value) if isinstance(value, str) else 0
-            said = _unusable(value)
-        wrong = wrong or ((path, said) if said else None)
+            reason = _unusable(value)
+        wrong = wrong or ((path, reason) if reason else None)
         if below and len(path) >= MAX_DEPTH:
             raise too_deep(name)
         if nodes > MAX_NODES:
@@ -133,9 +133,9 @@ def check_tree(document: object, name: str, at: Callable[[KeyPath], str] | None 
             raise too_long(name)
         waiting += reversed(below)
     if wrong is not None:
-        path, said = wrong
-        where = name if at is None else at(path)
-        raise SpecError(f"{cut(dotted(path), 200) or 'the document'} {said}", code="value", at=where)
+        path, reason = wrong
+        place = name if at is None else at(path)
+        raise SpecError(f"{cut(dotted(path), 200) or 'the document'} {reason}", code="value", at=place)
 
 
 def too_deep(at: str) -> SpecError:
@@ -174,7 +174,7 @@ def cut(text: str, most: int = _MAX_MESSAGE) -> str:
 
 
 def compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    """A regular expression that somebody wrote.
+    """A regular expression that a user wrote, compiled.
 
     Raises:
         ValueError: with the reason, if it is none or larger than any honest one.

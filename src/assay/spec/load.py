@@ -75,8 +75,8 @@ def validate(model: type[S], source: SourceDocument, point: Point) -> tuple[S | 
     complaints = [(*complaint, "close its quotes, or write a list") for complaint in command_problems(checked)]
     complaints += [(*complaint, "check the path") for complaint in name_problems(checked)]
     problems = [
-        Problem("value", f"{dotted(path)} {said}", place_of(path, source, point), advice)
-        for path, said, advice in complaints
+        Problem("value", f"{dotted(path)} {message}", place_of(path, source, point), advice)
+        for path, message, advice in complaints
     ] or unrunnable(checked, source, point)
     return (None, problems) if problems else (checked, [])
 
@@ -84,12 +84,12 @@ def validate(model: type[S], source: SourceDocument, point: Point) -> tuple[S | 
 def _whole(document: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """The document with short forms written out, before anything is checked."""
     document = with_recipes(with_distributed(with_clients(document)))
-    inputs = {name: whole_input(given) for name, given in section_of(document, "workload", "inputs").items()}
+    inputs = {name: whole_input(entry) for name, entry in section_of(document, "workload", "inputs").items()}
     return {**document, "workload": {**section_of(document, "workload"), "inputs": inputs}} if inputs else document
 
 
 def read_with(path: Path, settings: Sequence[str]) -> Loaded:
-    """Load a file with some of its keys set anew; the matrix stays and wins over them.
+    """Load a file with some of its keys replaced; the matrix stays and wins over them.
 
     A document of another tool is imported first, so that the keys are those of a benchmark.
     """
@@ -97,11 +97,11 @@ def read_with(path: Path, settings: Sequence[str]) -> Loaded:
 
 
 def with_settings(source: SourceDocument, settings: Sequence[str], base: Path) -> Loaded:
-    """Check a source with some of its keys set anew."""
+    """Check a source with some of its keys replaced."""
     matrix = source.document.get("matrix")
-    given = dict(_setting(text) for text in settings)
-    document = apply(source.document, given)
-    if matrix is not None and "matrix" not in given:
+    changes = dict(_setting(text) for text in settings)
+    document = apply(source.document, changes)
+    if matrix is not None and "matrix" not in changes:
         document["matrix"] = matrix
     check_tree(document, "--set")
     return check(replace(source, document=document), base)

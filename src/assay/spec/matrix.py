@@ -73,12 +73,12 @@ def _points(
         problems.append(_wrong(source, ("matrix", key), raw, "a list of mappings from dotted path to value"))
         return ()
     points = tuple(point for point in raw if isinstance(point, dict))
-    given = [(index, path) for index, point in enumerate(points) for path in point]
-    deep = [entry for entry in given if entry[1].count(".") >= MAX_DEPTH]
+    paths = [(index, path) for index, point in enumerate(points) for path in point]
+    deep = [entry for entry in paths if entry[1].count(".") >= MAX_DEPTH]
     problems += [_too_many_parts(path, source.at(("matrix", key, index, path))) for index, path in deep[:MAX_PROBLEMS]]
     if key == "exclude":
         choices = cut(", ".join(axes) or "no axis", 200)
-        unknown = [entry for entry in given if entry[1] not in axes]
+        unknown = [entry for entry in paths if entry[1] not in axes]
         problems += [
             Problem(
                 "matrix",
@@ -100,11 +100,11 @@ def _too_many_parts(path: str, at: str) -> Problem:
     )
 
 
-def _wrong(source: SourceDocument, path: tuple[str, ...], value: object, wanted: str) -> Problem:
+def _wrong(source: SourceDocument, path: tuple[str, ...], value: object, expected: str) -> Problem:
     name, shown = ".".join(path[1:]) or "matrix", cut(repr(value), 200)
     return Problem(
         "matrix",
-        f"{path[0]}: {cut(name, 200)} is {shown}, not {wanted}",
+        f"{path[0]}: {cut(name, 200)} is {shown}, not {expected}",
         source.at(path),
         "write for example `workload.batch: [1, 8]`",
     )

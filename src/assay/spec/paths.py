@@ -1,4 +1,4 @@
-"""Where a definition names files and programs of whoever wrote it."""
+"""Where a definition names files and programs of its author."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ def fetches(definition: Definition) -> dict[str, tuple[Fetch, ...]]:
     target = definition.target
     by_owner = {"target": target.fetch if isinstance(target, CommandTarget) else ()}
     by_owner |= {f"services.{name}": service.fetch for name, service in definition.services.items()}
-    return {owner: wanted for owner, wanted in by_owner.items() if wanted}
+    return {owner: files for owner, files in by_owner.items() if files}
 
 
 def fetched_files(definition: Definition) -> dict[str, str]:
     """Where the definition names a file to be fetched that lies on this machine → its path: `target.fetch[0]`."""
     return {
         f"{owner}.fetch[{index}]": fetch.src
-        for owner, wanted in fetches(definition).items()
-        for index, fetch in enumerate(wanted)
+        for owner, files in fetches(definition).items()
+        for index, fetch in enumerate(files)
         if fetch.is_local
     }
 
@@ -69,10 +69,10 @@ def refetched(definition: Definition, sources: Mapping[str, str]) -> Definition:
     """The definition with other sources of some files that are fetched, by where it names them."""
 
     def renewed(owner: str, part: S) -> S:
-        wanted: tuple[Fetch, ...] = getattr(part, "fetch", ())
+        files: tuple[Fetch, ...] = getattr(part, "fetch", ())
         new = tuple(
             fetch.model_copy(update={"src": sources.get(f"{owner}.fetch[{index}]", fetch.src)})
-            for index, fetch in enumerate(wanted)
+            for index, fetch in enumerate(files)
         )
         return part.model_copy(update={"fetch": new}) if new else part
 
@@ -109,11 +109,11 @@ def command_problems(definition: Definition) -> list[tuple[tuple[str, ...], str]
     faults = []
     for path, command, shell in _commands(definition):
         try:
-            given = (command,) if isinstance(command, str) and shell else words(command)
+            texts = (command,) if isinstance(command, str) and shell else words(command)
         except ValueError as problem:
             faults.append((path, f"cannot be split into words: {problem}"))
             continue
-        if wrong := next((said for word in given if (said := longer_than_possible(word))), ""):
+        if wrong := next((reason for word in texts if (reason := longer_than_possible(word))), ""):
             faults.append((path, f"has a word that is too long: {wrong}"))
     return faults
 
@@ -121,19 +121,19 @@ def command_problems(definition: Definition) -> list[tuple[tuple[str, ...], str]
 def name_problems(definition: Definition) -> list[tuple[tuple[str, ...], str]]:
     """Where a definition names a file by a name that no file can have → why."""
     target = definition.target
-    named = {tuple(key.split(".")): name for key, name in named_files(definition).items()}
+    names = {tuple(key.split(".")): name for key, name in named_files(definition).items()}
     if isinstance(target, ModelTarget) and "://" not in target.model:
-        named["target", "model"] = target.model
+        names["target", "model"] = target.model
     if isinstance(target, CommandTarget) and target.cwd:
-        named["target", "cwd"] = target.cwd
-    named |= {
+        names["target", "cwd"] = target.cwd
+    names |= {
         ("workload", "inputs", name, "file"): entry.file
         for name, entry in definition.workload.inputs.items()
         if entry.file
     }
     return [
         (path, "is longer than any name of a file can be")
-        for path, name in named.items()
+        for path, name in names.items()
         if len(name) > _LONGEST_PATH or any(len(part.encode()) > _LONGEST_NAME for part in name.split("/"))
     ]
 

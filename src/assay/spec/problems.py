@@ -108,10 +108,10 @@ def _problem(path: KeyPath, errors: list[ErrorDetails], source: SourceDocument, 
             at,
             f"add {path[-1]}: … to {dotted(path[:-1]) or 'the file'}",
         )
-    said = " or ".join(dict.fromkeys(_said(mistake) for mistake in errors))
+    message = " or ".join(dict.fromkeys(_said(mistake) for mistake in errors))
     if not name:
-        return Problem("value", said, at)
-    return Problem("value", f"{name} is {_show(error['input'])}: {said}", at, _advice(error))
+        return Problem("value", message, at)
+    return Problem("value", f"{name} is {_show(error['input'])}: {message}", at, _advice(error))
 
 
 def place_of(path: KeyPath, source: SourceDocument, point: Point) -> str:
@@ -123,7 +123,7 @@ def place_of(path: KeyPath, source: SourceDocument, point: Point) -> str:
     return source.at(path)
 
 
-def _unknown_key(path: KeyPath, value: object, where: str) -> Problem:
+def _unknown_key(path: KeyPath, value: object, at: str) -> Problem:
     valid = valid_keys(path[:-1])
     near = difflib.get_close_matches(str(path[-1]), valid, n=1, cutoff=0.5)
     parent = cut(dotted(path[:-1]), 200) or "a benchmark file"
@@ -132,7 +132,7 @@ def _unknown_key(path: KeyPath, value: object, where: str) -> Problem:
         kinds = [tag for tag, model in _TARGETS.items() if path[-1] in model.model_fields]
         advice = f"{path[-1]} belongs to a {' or '.join(kinds)} target; a target is one of {', '.join(TARGET_TAGS)}"
     return Problem(
-        "unknown-key", f"{cut(dotted(path), 200)} is not a key of {parent}; its value is {_show(value)}", where, advice
+        "unknown-key", f"{cut(dotted(path), 200)} is not a key of {parent}; its value is {_show(value)}", at, advice
     )
 
 
@@ -200,7 +200,7 @@ def _unfold(annotation: Any) -> list[Any]:  # noqa: ANN401
 
 # Stands for the model's name in the file that `assay init URL` writes when the endpoint could not be asked.
 PLACEHOLDER = "CHANGE-ME"
-# Tasks of ours, which put the item's text into the prompt; those of others may read it as they like.
+# Built-in tasks, which put the item's text into the prompt; tasks of other packages may read it as they like.
 _OWN_TASKS = frozenset({None, "synthetic", "prompts", "conversation", "wikipedia-summary", "embedding"})
 
 
@@ -250,7 +250,7 @@ def _file(definition: Definition) -> _Wrong | None:
 def _monitoring(definition: Definition) -> _Wrong | None:
     if not isinstance(definition, Benchmark) or not definition.monitoring:
         return None
-    who = {"kubernetes": "pods", "fleet": "agents of a server"}.get(definition.place.engine)
-    message = f"monitoring is for runs on one machine and on a Slurm cluster; {who} start no Prometheus"
+    clients = {"kubernetes": "pods", "fleet": "agents of a server"}.get(definition.place.engine)
+    message = f"monitoring is for runs on one machine and on a Slurm cluster; {clients} start no Prometheus"
     tip = "remove it; telemetry of every job is recorded anyway (measure.probe)"
-    return ("monitoring", message, "monitoring", tip) if who else None
+    return ("monitoring", message, "monitoring", tip) if clients else None

@@ -44,7 +44,7 @@ def recipe_names() -> tuple[str, ...]:
 
 
 def find_recipe(name: str, at: str = "") -> Recipe:
-    """A recipe by its name; `at` is where somebody asks for it.
+    """A recipe by its name; `at` is where it is asked for.
 
     Raises:
         UsageError: if there is none, with the nearest name.
@@ -136,7 +136,7 @@ measure:
 """
 
 _ENDPOINT = """\
-# Somebody's endpoint. `assay schema` lists every key.
+# A service that already runs. `assay schema` lists every key.
 benchmark: {name}
 target:
   endpoint: {model}
@@ -157,7 +157,7 @@ def starter(target: str, models: Sequence[str] = ()) -> str:
     Args:
         target: a model, an endpoint or a command.
         models: the models of an endpoint, as far as they are known; without one the file has a placeholder, which
-            is refused until somebody writes a name there.
+            is refused until a name is written there.
     """
     kind = kind_of(target)
     template = {"model": _MODEL, "command": _COMMAND, "endpoint": _ENDPOINT}[kind]

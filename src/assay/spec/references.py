@@ -94,10 +94,10 @@ class Ports:
     """Where this service and those started before it listen, put in for `{port}`, `{host}` and `{port:NAME}`."""
 
     def __init__(
-        self, own: int, others: Mapping[str, int], at: str, host: str = LOOPBACK, hosts: Mapping[str, str] | None = None
+        self, own: int, ports: Mapping[str, int], at: str, host: str = LOOPBACK, hosts: Mapping[str, str] | None = None
     ) -> None:
         self.own, self.host = own, host
-        self._others, self._hosts, self._at = others, hosts or {}, at
+        self._others, self._hosts, self._at = ports, hosts or {}, at
 
     def fill(self, text: str) -> str:
         """A text with ports and hosts put in; other braces stay as they are, unless they are a slip of the pen.
@@ -116,9 +116,9 @@ class Ports:
         return _PLACE.sub(self._place, text)
 
     def _place(self, match: re.Match[str]) -> str:
-        what, name = match[1], match[2]
+        kind, name = match[1], match[2]
         if name is None:
-            return str(self.own) if what == "port" else self.host
+            return str(self.own) if kind == "port" else self.host
         if name not in self._others:
             started = ", ".join(self._others) or "none"
             raise MeasureError(
@@ -126,9 +126,9 @@ class Ports:
                 code="service-reference",
                 at=self._at,
                 try_="a service can only name those above it in the file, and one that all runs share cannot name one "
-                "that each run starts anew",
+                "that each run starts for itself",
             )
-        return str(self._others[name]) if what == "port" else self._hosts.get(name, LOOPBACK)
+        return str(self._others[name]) if kind == "port" else self._hosts.get(name, LOOPBACK)
 
 
 def services_in(texts: Iterable[str]) -> frozenset[str]:

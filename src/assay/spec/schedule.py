@@ -1,4 +1,4 @@
-"""What happens again and again: schedules, and when people are told."""
+"""What repeats: schedules, and when people are notified."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ class Schedule(Section):
     timezone: Annotated[str, AfterValidator(_is_a_zone)] = "UTC"
     """Name of a time zone, such as `Europe/Luxembourg`; the times are those of its clocks on the wall."""
     jitter: Duration = Field(default=0.0, ge=0, le=86_400)
-    """Start up to this much later, so that not everything begins at once; the same due time always starts as late."""
+    """Start up to this much later, so that not everything starts together; the same due time has the same delay."""
     missed: Literal["skip", "once", "all"] = "once"
-    """What becomes of times at which no server ran: none of them, one run for all, or each (the newest 24)."""
+    """What to run for times at which no server ran: none of them, one run for all, or each (the newest 24)."""
     overlap: Literal["skip", "queue", "cancel"] = "skip"
     """What happens when the campaign before is still running: this one is left out, waits, or ends the other."""
 
@@ -95,8 +95,8 @@ class Schedule(Section):
 
         fields = ALIASES.get(value.strip().lower(), value)
         if len(fields.split()) != 5:
-            said = f"it is neither a cron expression of five fields nor one of {', '.join(ALIASES)}"
-            raise ValueError("; ".join(filter(None, (said, did_you_mean(value, ALIASES)))))
+            message = f"it is neither a cron expression of five fields nor one of {', '.join(ALIASES)}"
+            raise ValueError("; ".join(filter(None, (message, did_you_mean(value, ALIASES)))))
         try:
             comes = next(CronSim(fields, datetime(2024, 1, 1)), None)  # noqa: DTZ001  (days of the calendar, of no zone)
         except CronSimError as problem:
@@ -106,10 +106,10 @@ class Schedule(Section):
         return value
 
 
-def _wrong_field(said: str) -> str:
+def _wrong_field(message: str) -> str:
     """What is wrong with an expression, from the words of the library: `Bad minute`."""
-    field = said.removeprefix("Bad ")
-    allowed = f"allowed are {_FIELDS[field]}; lists 1,15, ranges 1-5 and steps */2" if field in _FIELDS else said
+    field = message.removeprefix("Bad ")
+    allowed = f"allowed are {_FIELDS[field]}; lists 1,15, ranges 1-5 and steps */2" if field in _FIELDS else message
     return f"the {field} is not right: {allowed}"
 
 
@@ -143,7 +143,7 @@ class Alert(Section):
     """What has to happen: a change for the worse, a limit passed, a failed job, no result, an agent gone. Or in short:
     `ttft_ms.p99 > 50`, `worse by 5%`, `job failed`, `no data for 24h`, `agent lost`."""
     by: Share | None = None
-    """By how much at least, for `worse`; any change that can be told when left out."""
+    """By how much at least, for `worse`; any proven change when left out."""
     value: float | None = None
     """The limit, for `above` and `below`, in the unit of the metric."""
     after: Duration | None = Field(default=None, gt=0)
@@ -151,13 +151,13 @@ class Alert(Section):
     severity: Literal["info", "warning", "critical"] = "warning"
     """How bad it is."""
     quiet: str | None = None
-    """Hours in which nobody is told, such as `22:00-07:00`; what opened meanwhile is told afterwards."""
+    """Hours without notifications, such as `22:00-07:00`; alerts that opened meanwhile are sent afterwards."""
     timezone: Annotated[str, AfterValidator(_is_a_zone)] = "UTC"
     """Time zone of the quiet hours, such as `Europe/Luxembourg`."""
     at_most_every: Duration = Field(default=0.0, ge=0)
-    """Tell no more than once in this time; what happened meanwhile is told afterwards."""
+    """Notify at most once in this time; what happened meanwhile is sent afterwards."""
     notify: ChannelNames = ()
-    """Name of the channel to tell, or a list; all that the server has when left out."""
+    """Name of the channel to notify, or a list; all channels of the server when left out."""
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
@@ -171,8 +171,8 @@ class Alert(Section):
             return _in_full({"when": value})
         if not isinstance(value, dict):
             return value
-        given = value | ({"notify": _names(value["notify"])} if "notify" in value else {})
-        return _in_full(given) if isinstance(given.get("when"), str) else given
+        rule = value | ({"notify": _names(value["notify"])} if "notify" in value else {})
+        return _in_full(rule) if isinstance(rule.get("when"), str) else rule
 
     @field_validator("quiet")
     @classmethod
@@ -180,7 +180,7 @@ class Alert(Section):
         if value is not None and not _HOURS.match(value):
             raise ValueError(f"{value!r} are no hours; write 22:00-07:00")
         if value is not None and value[:5] == value[6:]:
-            raise ValueError(f"{value!r} is the whole day: nobody would ever be told")
+            raise ValueError(f"{value!r} is the whole day: no notification would ever be sent")
         return value
 
     @field_validator("notify")
@@ -188,7 +188,7 @@ class Alert(Section):
     def _are_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for name in value:
             if not name.strip() or len(name) > _LONGEST_CHANNEL:
-                raise ValueError(f"{name!r} is no name of a channel: 1 to {_LONGEST_CHANNEL} characters")
+                raise ValueError(f"{name!r} is not a valid channel name: 1 to {_LONGEST_CHANNEL} characters")
         return value
 
     @model_validator(mode="after")
@@ -220,29 +220,29 @@ def _names(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _in_full(given: dict[str, object]) -> dict[str, object]:
+def _in_full(rule: dict[str, object]) -> dict[str, object]:
     """A rule whose `when` is written in short, with a key for each part of it."""
-    short = " ".join(str(given["when"]).split())
+    short = " ".join(str(rule["when"]).split())
     parts = _parts_of(short)
     if parts is None:
         if short in get_args(_WHEN):
-            return given
+            return rule
         raise ValueError(f"{short!r} is no rule; write for example {', '.join(_SHORT)}")
-    twice = sorted(key for key in parts if key not in ("when", "metric") and key in given)
-    metric, named = parts.get("metric"), given.get("metric")
-    if isinstance(metric, str) and isinstance(named, str):
+    twice = sorted(key for key in parts if key not in ("when", "metric") and key in rule)
+    metric, name = parts.get("metric"), rule.get("metric")
+    if isinstance(metric, str) and isinstance(name, str):
         if not _STATISTIC_ALONE.match(metric):
             twice.append("metric")
-        parts["metric"] = f"{named}.{metric}"
+        parts["metric"] = f"{name}.{metric}"
     elif isinstance(metric, str) and _STATISTIC_ALONE.match(metric):
         raise ValueError(f"when: {short!r} does not say of which metric; write for example ttft_ms.{short}")
     if twice:
         raise ValueError(f"when: {short!r} says {twice[0]} already; remove one of them")
-    return {**given, **parts}
+    return {**rule, **parts}
 
 
 def _parts_of(short: str) -> dict[str, object] | None:
-    """What a rule in short says; None for the plain words and for what nobody understands."""
+    """The keys of a rule in short form; None for the plain words and for what is not a rule."""
     if short in _WORDS:
         return {"when": _WORDS[short]}
     if match := _SILENT.match(short):

@@ -43,13 +43,13 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str = "", *, cutoff
     return f"did you mean {near[0]}?" if near else otherwise
 
 
-def each_key(fits: Callable[[str], object], said: str) -> AfterValidator:
-    """Checks the keys of a mapping; what is said of a wrong one follows its name."""
+def each_key(fits: Callable[[str], object], words: str) -> AfterValidator:
+    """Check the keys of a mapping; the message is a wrong key followed by `words`."""
 
     def check(value: dict[str, Any]) -> dict[str, Any]:
         for name in value:
             if not fits(name):
-                raise ValueError(f"{name!r} {said}")
+                raise ValueError(f"{name!r} {words}")
         return value
 
     return AfterValidator(check)

@@ -76,7 +76,7 @@ class Batch(Section):
     constraint: Line | None = None
     """Features that the nodes must have."""
     exclusive: bool | None = None
-    """Whether nobody else may use the node at the same time."""
+    """Whether the job gets its nodes for itself."""
     reservation: Line | None = None
     """Reservation to use."""
     modules: tuple[Line, ...] = ()
@@ -147,7 +147,7 @@ class Slurm(Batch):
     each: dict[str, Batch] = {}
     """Options for one service by its name, or for `monitor`; what is left out comes from this section."""
     at_once: int | None = Field(default=None, ge=1)
-    """How many jobs of an array may run at once; as many as the cluster lets when left out."""
+    """How many jobs of an array may run at the same time; as many as the cluster allows when left out."""
     parallel: bool = False
     """Whether points with services run beside each other; one after another when left out."""
     cluster: Line | None = None
@@ -190,10 +190,10 @@ def merged(base: Batch, own: B) -> B:
         base: the section around it, such as `place.slurm` or a cluster's settings.
         own: what the job says itself.
     """
-    said = {name for name in own.model_fields_set if getattr(own, name) is not None}
-    taken = {name: getattr(base, name) for name in base.model_fields_set if name not in said}
+    own_keys = {name for name in own.model_fields_set if getattr(own, name) is not None}
+    taken = {name: getattr(base, name) for name in base.model_fields_set if name not in own_keys}
     shared = {name: value for name, value in taken.items() if name in type(own).model_fields and value is not None}
-    if {"gpus", "gres"} & said:  # both name GPUs: what a job says of one replaces both
+    if {"gpus", "gres"} & own_keys:  # both name GPUs: what a job says of one replaces both
         shared = {name: value for name, value in shared.items() if name not in ("gpus", "gres")}
     return own.model_copy(update=shared)
 

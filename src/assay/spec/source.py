@@ -202,9 +202,9 @@ def _json_lines(text: str, name: str) -> dict[KeyPath, int]:
     lines: dict[KeyPath, int] = {}
     twice: list[Problem] = []
     path: list[Any] = []  # the key or index of each open section; None before its next key
-    line, seen = 1, 0
+    line, position = 1, 0
     for token in _JSON_TOKEN.finditer(text):
-        line, seen = line + text.count("\n", seen, token.start()), token.start()
+        line, position = line + text.count("\n", position, token.start()), token.start()
         word = token[0]
         if word in "}]":
             path.pop()
@@ -330,8 +330,10 @@ class _YamlTree:
             return _scalar(str(node.tag), text)
         except ValueError as problem:
             kind = str(node.tag).rpartition(":")[2]
-            said = f"{dotted(path)} is {cut(repr(text), 80)}, which cannot be read as {kind}: {cut(str(problem), 200)}"
-            raise SpecError(said, code="value", at=f"{self.name}:{self.lines[path]}") from None
+            message = (
+                f"{dotted(path)} is {cut(repr(text), 80)}, which cannot be read as {kind}: {cut(str(problem), 200)}"
+            )
+            raise SpecError(message, code="value", at=f"{self.name}:{self.lines[path]}") from None
 
     def _count(self) -> None:
         self._nodes += 1

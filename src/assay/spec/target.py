@@ -1,4 +1,4 @@
-"""What is measured: a model file, a command, a service, somebody's endpoint, a library or the hardware itself.
+"""What is measured: a model file, a command, a service, an endpoint, a library or the hardware itself.
 
 And what a program needs from elsewhere: files that are fetched before it starts, checked, and kept for the next time.
 """
@@ -82,10 +82,10 @@ class Fetch(Section):
         return None if value is None else value.lower()
 
 
-def in_folders(wanted: tuple[Fetch, ...]) -> Iterator[Fetch]:
+def in_folders(files: tuple[Fetch, ...]) -> Iterator[Fetch]:
     """What is wanted, where a path that several files share is the folder around them; so is that of a prefix."""
-    shared = Counter(entry.path for entry in wanted)
-    for fetch in wanted:
+    shared = Counter(entry.path for entry in files)
+    for fetch in files:
         is_folder = shared[fetch.path] > 1 or (fetch.src.endswith("/") and not fetch.is_local)
         yield (
             fetch if not is_folder or fetch.path.endswith("/") else fetch.model_copy(update={"path": f"{fetch.path}/"})
@@ -184,7 +184,7 @@ class Together(Section):
     pods: int = Field(ge=2, le=1024)
     """How many; they start together or not at all."""
     ranks: Annotated[int, Field(ge=1, le=1024)] | Literal["gpus"] = 1
-    """Processes in each pod, as the command is told; `gpus` for one on each GPU."""
+    """Processes in each pod, which the command finds in its environment; `gpus` for one on each GPU."""
     launch: Literal["each", "first"] = "each"
     """Whether every pod runs the command (torchrun), or the first alone, which reaches the others (mpirun)."""
 
@@ -213,7 +213,7 @@ class CommandTarget(Section):
     """Environment variables; secrets by `${env:NAME}`."""
     code: str | None = None
     """Code that travels with the benchmark: a folder, a file or a `.tar` beside the file. It is packed, hashed, and
-    unpacked anew for each run; a folder keeps its name, so that `code: src` is found as `{code}/src`."""
+    unpacked again for each run; a folder keeps its name, so that `code: src` is found as `{code}/src`."""
     fetch: tuple[Fetch, ...] = ()
     """Files that it needs from elsewhere; fetched once, checked, and kept for the next time."""
     metrics: tuple[MetricPattern, ...] = ()
@@ -231,9 +231,9 @@ class CommandTarget(Section):
     @classmethod
     def _have_patterns_of_some_size(cls, value: object) -> object:
         # Before each is compiled.
-        given = [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, list | tuple) else []
-        contexts = [entry["context"] for entry in given if isinstance(entry.get("context"), Mapping)]
-        texts = [entry.get("pattern") for entry in given] + [text for context in contexts for text in context.values()]
+        tables = [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, list | tuple) else []
+        contexts = [entry["context"] for entry in tables if isinstance(entry.get("context"), Mapping)]
+        texts = [entry.get("pattern") for entry in tables] + [text for context in contexts for text in context.values()]
         check_patterns(text for text in texts if isinstance(text, str))
         return tuple(value) if isinstance(value, list) else value
 
@@ -334,7 +334,7 @@ class ServiceTarget(Served):
 
 
 class EndpointTarget(Served):
-    """Somebody's endpoint (black box)."""
+    """A service that already runs (black box)."""
 
     endpoint: str
     """URL of the endpoint."""
@@ -447,6 +447,6 @@ def needs_model(target: Target) -> bool:
 
 
 def _group(name: str) -> str | None:
-    # Asked for in both groups: a name of ours in either is found without a look at what other packages register.
+    # Both groups in one call: a built-in name in either is found without reading what other packages register.
     entry = find_plugin(name, APIS, VECTORS)
     return None if entry is None else entry.group

@@ -33,18 +33,18 @@ class InputSpec(Section):
 
     @model_validator(mode="after")
     def _one_source(self) -> InputSpec:
-        given = [name for name in ("file", "value", "range") if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise ValueError(f"give one of file, value, range; got {' and '.join(given)}")
+        sources = [name for name in ("file", "value", "range") if getattr(self, name) is not None]
+        if len(sources) > 1:
+            raise ValueError(f"give one of file, value, range; got {' and '.join(sources)}")
         return self
 
 
-def whole_input(given: JsonValue) -> JsonValue:
+def whole_input(value: JsonValue) -> JsonValue:
     """The whole form of an input that may be written short."""
-    if isinstance(given, dict) or given is None:
-        return given
-    is_file = isinstance(given, str) and given.lower().endswith((".npy", ".npz", ".pb"))
-    return {"file" if is_file else "value": given}
+    if isinstance(value, dict) or value is None:
+        return value
+    is_file = isinstance(value, str) and value.lower().endswith((".npy", ".npz", ".pb"))
+    return {"file" if is_file else "value": value}
 
 
 class Tokens(Section):
@@ -167,10 +167,10 @@ class Load(Section):
     """How the target is driven."""
 
     scenario: Literal["single-stream", "multi-stream", "offline"] | None = None
-    """MLPerf's names: one call after another (latency), several at once (latency of the slowest), or as much
+    """MLPerf's names: one call after another (latency), several together (latency of the slowest), or as much
     as it can (throughput)."""
     streams: int | None = Field(default=None, ge=1, le=1024)
-    """Calls in flight at once in `multi-stream` (8 when left out) and `offline` (1)."""
+    """Calls in flight in `multi-stream` (8 when left out) and `offline` (1)."""
     concurrency: int | None = Field(default=None, ge=1, le=65_536)
     """Requests (or conversations) in flight (closed loop); 1 when neither this nor a rate is given."""
     think: Duration | None = None
@@ -197,7 +197,7 @@ class Load(Section):
     errors: Share | None = None
     """Stop when more than this share of the last hundred or more requests failed."""
     max_in_flight: int = Field(default=4096, ge=1, le=65_536)
-    """Open loop: requests that may be open at once; one that is due beyond them is skipped and counted."""
+    """Open loop: the most requests in flight; one that is due beyond them is skipped and counted."""
     saturation: Literal["stop", "go on"] = "stop"
     """Open loop: whether to end early when the service falls behind for good."""
     clients: int = Field(default=1, ge=1, le=256)
@@ -238,7 +238,7 @@ class Load(Section):
         highest = self.search.highest
         refuse(
             (closed and open_only, f"{' and '.join(open_only)} belong to a rate, and this load has a concurrency"),
-            (thinks, "think belongs to a concurrency: in an open loop nobody waits for an answer"),
+            (thinks, "think belongs to a concurrency: an open loop does not wait for answers"),
             (no_rate, "arrivals belong to a rate; give load.rate, or remove them"),
             (self.burstiness is not None and self.arrivals != "gamma", "burstiness belongs to arrivals: gamma"),
             (highest <= self.search.lowest, f"search.highest ({highest:g}) is not above search.lowest"),

@@ -95,7 +95,7 @@ SERVICE = {
         ({"host": 2}, "host is 2, and hosts counted from 0 end at 1"),
         ({"hosts": 65}, "64"),
         (SERVICE, "each machine would start its own services"),
-        ({"target": {**TARGET, "api": "qdrant"}, "rate": None, "concurrency": 4}, "load the vectors anew"),
+        ({"target": {**TARGET, "api": "qdrant"}, "rate": None, "concurrency": 4}, "load the vectors again"),
         ({"target": {"model": "m.onnx"}, "rate": None, "duration": None, "hosts": None, "host": 0},
          "load.host would do nothing for a model target"),
     ],

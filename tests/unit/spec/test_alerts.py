@@ -90,9 +90,9 @@ def test_everything_can_be_said_and_read_back():
         ({"when": "failed", "metric": "m"}, "metric would do nothing"),
         ({"when": "above", "metric": "m", "value": 1, "by": "5%"}, "by would do nothing"),
         ({"when": "failed", "quiet": "22-7"}, "write 22:00-07:00"),
-        ({"when": "failed", "quiet": "07:00-07:00"}, "nobody would ever be told"),
+        ({"when": "failed", "quiet": "07:00-07:00"}, "no notification would ever be sent"),
         ({"when": "failed", "timezone": "Europe/Luxemburg"}, "Europe/Luxembourg"),
-        ({"when": "failed", "notify": [" "]}, "no name of a channel"),
+        ({"when": "failed", "notify": [" "]}, "not a valid channel name"),
         ({"when": "failed", "severity": "bad"}, "severity"),
     ],
 )

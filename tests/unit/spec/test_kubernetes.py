@@ -103,7 +103,7 @@ def test_every_key_of_a_pod_is_read_with_its_unit():
         ({"cpus": 0}, "greater than 0"),
         ({"resources": {"cpu": 2}}, "has a key of its own: cpus"),
         ({"resources": {"rdma/hca": "many"}}, "is no amount"),
-        ({"env": {"A-B": "x"}}, "is no name for an environment variable"),
+        ({"env": {"A-B": "x"}}, "is not a valid name of an environment variable"),
         ({"env": {"ASSAY_POD_JOB": "x"}}, "set by assay"),
         ({"env": {"TOKEN": "Bearer ${env:TOKEN}"}}, "write it under secrets"),
         ({"volumes": {"data": "data"}}, "is no folder"),
@@ -146,7 +146,7 @@ def test_a_secret_in_the_file_is_refused_and_not_shown(where, name):
 
 
 def test_a_secret_under_a_name_that_is_none_is_refused():
-    assert "is no name for an environment variable" in refused({"secrets": {"a-b": "hf/token"}})
+    assert "is not a valid name of an environment variable" in refused({"secrets": {"a-b": "hf/token"}})
     assert "is set by assay" in refused({"secrets": {"ASSAY_POD_JOB": "hf/token"}})
     assert section(secrets={"ASSAY_TOKEN": "server/token"}).wrong_secrets == ""
 

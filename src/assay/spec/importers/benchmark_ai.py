@@ -38,16 +38,16 @@ _SCRIPTS = "BAI_SCRIPTS_PATH"
 _CODE = "{code}"
 _READY_S = 300
 _HERE = (
-    "theirs ran on Kubernetes, and so does this: place.kubernetes.image must name an image with assay for its pods. "
-    "To run it on this machine set place.engine=local, and as a plain process in place of the container "
+    "Benchmark AI ran on Kubernetes, and so does this: place.kubernetes.image must name an image with assay for its "
+    "pods. To run it on this machine set place.engine=local, and as a plain process in place of the container "
     "target.image=null{server}"
 )
 _TIMES = (
     "a server keeps these times, and its agents measure, as pods of the chart in deploy/ or elsewhere: "
     "assay schedule add FILE --set place.engine=fleet"
 )
-_RUNS = "theirs measured one run; here there are 5, whose spread is the error: measure.runs sets how many"
-_ASKED = "a server is asked at once, again and again until ready.within is over, and its first good answer counts"
+_RUNS = "Benchmark AI measured one run; here there are 5, whose spread is the error: measure.runs sets how many"
+_ASKED = "a server is polled from its start until ready.within is over, and its first good answer counts"
 _SERVER_LOG = (
     "server.output.metrics are read where client and server run on one machine; on Kubernetes the log of a server "
     "stays in its pod, is kept with the results, and these metrics are absent"
@@ -81,15 +81,15 @@ def imported(document: Mapping[str, Any]) -> Imported:
 
 def _with_probe(document: Mapping[str, Any]) -> dict[str, Any]:
     """The document in which a readiness probe that is a URL, as the first descriptors had it, is a section too."""
-    made = dict(document)
-    server = made.get("server")
+    copy = dict(document)
+    server = copy.get("server")
     env = server.get("env") if isinstance(server, Mapping) else None
     probe = env.get("readiness_probe") if isinstance(env, Mapping) else None
     match = re.fullmatch(r"(https?)://[^/:]+(?::(\d{1,5}))?(/\S*)?", probe) if isinstance(probe, str) else None
     if match is None or not isinstance(server, Mapping) or not isinstance(env, Mapping):
-        return made
+        return copy
     section = {"scheme": match[1], "path": match[3] or "/", **({"port": int(match[2])} if match[2] else {})}
-    return {**made, "server": {**server, "env": {**env, "readiness_probe": section}}}
+    return {**copy, "server": {**server, "env": {**env, "readiness_probe": section}}}
 
 
 def _document(it: Descriptor) -> dict[str, JsonValue]:
@@ -98,30 +98,30 @@ def _document(it: Descriptor) -> dict[str, JsonValue]:
     image = it.needed("env.docker_image", line(500))
     instance = it.instance("hardware.instance_type")
     labels = _labels(it)
-    made: dict[str, JsonValue] = {"benchmark": _name(it, labels, image)}
+    benchmark: dict[str, JsonValue] = {"benchmark": _name(it, labels, image)}
     if described := " ".join((it.read("info.description", text) or "").split()):
-        made["description"] = described
+        benchmark["description"] = described
     if labels:
-        made["labels"] = {**labels}
+        benchmark["labels"] = {**labels}
     if served:
-        made["services"] = {SERVER: _server(it)}
-    made["target"] = _target(it, image, strategy)
-    made["measure"] = {"timeout": TIMEOUT}
+        benchmark["services"] = {SERVER: _server(it)}
+    benchmark["target"] = _target(it, image, strategy)
+    benchmark["measure"] = {"timeout": TIMEOUT}
     if instance is not None:
-        made["needs"] = instance.needs()
-    made["place"] = {"engine": "kubernetes", "kubernetes": cluster_of(it, strategy, instance, SERVER)}
+        benchmark["needs"] = instance.needs()
+    benchmark["place"] = {"engine": "kubernetes", "kubernetes": cluster_of(it, strategy, instance, SERVER)}
     if (times := it.read("info.scheduling", cron)) is not None:
-        made["schedule"] = times
+        benchmark["schedule"] = times
         it.say("info.scheduling", _TIMES)
     _remark_meaningless(it, served=served)
-    return made
+    return benchmark
 
 
 def _strategy(value: object) -> str:
-    asked = {"client_server": "inference"}.get(str(value), value)
-    if asked not in _STRATEGIES:
+    strategy = {"client_server": "inference"}.get(str(value), value)
+    if strategy not in _STRATEGIES:
         raise ValueError(f"must be one of {', '.join(_STRATEGIES)}; {shown(value)} was never run by anybody")
-    return str(asked)
+    return str(strategy)
 
 
 def _labels(it: Descriptor) -> dict[str, str]:
@@ -150,24 +150,24 @@ def _target(it: Descriptor, image: str | None, strategy: str) -> dict[str, JsonV
     addresses = _addresses(it) if strategy == "inference" else {}
     env = it.read("env.vars", variables) or {}
     resolved = with_values(env, {_SCRIPTS: _CODE, **addresses})
-    made: dict[str, JsonValue] = {"image": image, **_command(it, resolved, strategy)}
+    target: dict[str, JsonValue] = {"image": image, **_command(it, resolved, strategy)}
     if env or addresses:
-        made["env"] = {**addresses, **{name: resolved[name] for name in env}}
+        target["env"] = {**addresses, **{name: resolved[name] for name in env}}
     if (script := it.read("ml.script.script", _script)) is not None:
-        made["code"] = script
+        target["code"] = script
     elif any(_SCRIPTS in value for value in (*_texts(it), *env.values())):
         it.remarks.append(
             f"{_SCRIPTS} is used, and the descriptor names no code: set target.code to what `--script` "
             "named, such as --set target.code=src"
         )
     if sources := it.sources("data.sources"):
-        made["fetch"] = sources
-    own, theirs = it.metrics("output.metrics"), it.metrics("server.output.metrics", SERVER, strategy)
-    if own or theirs:
-        made["metrics"] = [*own, *theirs]
-    if theirs:
+        target["fetch"] = sources
+    own, of_server = it.metrics("output.metrics"), it.metrics("server.output.metrics", SERVER, strategy)
+    if own or of_server:
+        target["metrics"] = [*own, *of_server]
+    if of_server:
         it.remarks.append(_SERVER_LOG)
-    return made
+    return target
 
 
 def _texts(it: Descriptor) -> tuple[str, str]:
@@ -181,20 +181,20 @@ def _script(value: object) -> str:
     return name
 
 
-def _command(it: Descriptor, known: Mapping[str, str], strategy: str) -> dict[str, JsonValue]:
+def _command(it: Descriptor, variables: Mapping[str, str], strategy: str) -> dict[str, JsonValue]:
     """The command of the container: that of the descriptor, or arguments for the image's own."""
     code, args = _texts(it)
     if strategy == "horovod" and code.strip():
         return _script_of_a_shell(code, args)
-    words = it.words("ml.benchmark_code", code, known)
-    more = it.words("ml.args", args, known)
+    words = it.words("ml.benchmark_code", code, variables)
+    more = it.words("ml.args", args, variables)
     if words:
         return {"command": it.as_written([*words, *more])}
     return {"args": it.as_written(more)} if more else {}
 
 
 def _script_of_a_shell(code: str, args: str) -> dict[str, JsonValue]:
-    """The command of nodes that train together: theirs was a file, run by the program that its first line names."""
+    """The command of nodes that train together: a file, run by the program that its first line names."""
     first, _, rest = textwrap.dedent(code).strip().partition("\n")
     # Theirs glued the arguments to it without a space.
     if not first.startswith("#!") or not first[2:].strip():
@@ -212,7 +212,7 @@ def _addresses(it: Descriptor) -> dict[str, str]:
 
 
 def _server(it: Descriptor) -> dict[str, JsonValue]:
-    made: dict[str, JsonValue] = {"image": it.needed("server.env.docker_image", line(500))}
+    service: dict[str, JsonValue] = {"image": it.needed("server.env.docker_image", line(500))}
     env = it.read("server.env.vars", variables) or {}
     resolved = with_values(env, {})
     start = it.needed("server.env.start_command", text) or ""
@@ -220,17 +220,17 @@ def _server(it: Descriptor) -> dict[str, JsonValue]:
     words = it.words("server.env.start_command", start, resolved)
     words += it.words("server.env.start_command_args", args, resolved)
     if words:
-        made["command"] = it.as_written(words)
+        service["command"] = it.as_written(words)
     numbers = it.needed("server.env.ports", ports)
-    made["port"] = it.read("server.env.readiness_probe.port", whole(1, 65_535)) or (numbers[0] if numbers else None)
-    made["ready"] = _ready(it)
+    service["port"] = it.read("server.env.readiness_probe.port", whole(1, 65_535)) or (numbers[0] if numbers else None)
+    service["ready"] = _ready(it)
     if (instance := it.instance("server.hardware.instance_type")) is not None:
-        made["needs"] = instance.needs()
+        service["needs"] = instance.needs()
     if env:
-        made["env"] = {name: resolved[name] for name in env}
+        service["env"] = {name: resolved[name] for name in env}
     if models := it.sources("server.models"):
-        made["fetch"] = models
-    return made
+        service["fetch"] = models
+    return service
 
 
 def _ready(it: Descriptor) -> dict[str, JsonValue]:
@@ -239,13 +239,13 @@ def _ready(it: Descriptor) -> dict[str, JsonValue]:
     scheme = (it.read(f"{at}.scheme", line(10)) or "http").lower()
     if scheme not in ("http", "https"):
         it.fields.wrong(f"{at}.scheme", f"must be http or https, not {shown(scheme)}")
-    given = [name for name in _PROBED if it.read(f"{at}.{name}", whole(0, 86_400)) is not None]
-    for name in given:
+    ignored = [name for name in _PROBED if it.read(f"{at}.{name}", whole(0, 86_400)) is not None]
+    for name in ignored:
         it.say(f"{at}.{name}", _ASKED)
     delay = it.read(f"{at}.initial_delay_seconds", whole(0, 86_400)) or 0
     timing: dict[str, JsonValue] = {"within": f"{delay + _READY_S}s"} if delay >= _READY_S else {}
     if path is None:
-        if it.fields.given([f"{at}.port", f"{at}.scheme"]) or given:
+        if it.fields.given([f"{at}.port", f"{at}.scheme"]) or ignored:
             it.fields.wrong(f"{at}.path", "it is needed for a readiness probe")
         it.remarks.append("the server has no readiness probe: it counts as ready when its port takes a connection")
         return {"tcp": True, **timing}

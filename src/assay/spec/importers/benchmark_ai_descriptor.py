@@ -21,11 +21,11 @@ def expanded(text: str, values: Mapping[str, str]) -> str:
     return _REFERENCE.sub(lambda match: "$" if match[1] is None else values.get(match[1], match[0]), text)
 
 
-def with_values(variables: Mapping[str, str], known: dict[str, str]) -> dict[str, str]:
+def with_values(variables: Mapping[str, str], values: dict[str, str]) -> dict[str, str]:
     """Variables beside those that are known; as Kubernetes does it, one may use those above it."""
     for name, value in variables.items():
-        known[name] = expanded(value, known)
-    return known
+        values[name] = expanded(value, values)
+    return values
 
 
 SECTIONS = frozenset(
@@ -56,10 +56,10 @@ class Descriptor(ForeignDocument):
             self.fields.wrong(path, "it is needed")
         return self.fields.read(path, parse)
 
-    def words(self, path: str, command: str, known: Mapping[str, str]) -> list[str]:
+    def words(self, path: str, command: str, variables: Mapping[str, str]) -> list[str]:
         """The words of a command, with the values of variables that it names by `$(NAME)`."""
         try:
-            words = [expanded(word, known) for word in split_words(command)]
+            words = [expanded(word, variables) for word in split_words(command)]
         except ValueError as broken:
             self.fields.wrong(path, f"cannot be split into words: {broken}")
             return []
@@ -76,7 +76,7 @@ class Descriptor(ForeignDocument):
             return [*words]
 
     def instance(self, path: str) -> Instance | None:
-        """The type of machine that a field names; a type that no table has is said."""
+        """The type of machine that a field names; an unknown type is reported."""
         name = self.needed(path, label_value)
         instance = None if name is None else find_instance(name)
         if name is None or instance is not None:
@@ -93,23 +93,24 @@ class Descriptor(ForeignDocument):
 
     def sources(self, path: str) -> list[JsonValue]:
         """Files to fetch, as `fetch` of a benchmark file lists them."""
-        made: list[JsonValue] = []
+        sources: list[JsonValue] = []
         for at, table in self._tables(path, _SOURCE_KEYS):
             src = table.get("src", table.get("uri"))
             if table.get("id") is not None:
                 self.remarks.append(f"{at}.id is {shown(table['id'])}: files are kept by their address and digest")
             fetch = {"src": src, "path": table.get("path"), "md5": table.get("md5")}
-            given = {name: value for name, value in fetch.items() if value is not None}
+            keys = {name: value for name, value in fetch.items() if value is not None}
             try:
-                Fetch.model_validate(given)
+                Fetch.model_validate(keys)
             except ValidationError as wrong:
                 for error in wrong.errors():
                     name = str(error["loc"][0]) if error["loc"] else "src"
-                    said = "it is needed" if error["type"] == "missing" else error["msg"].removeprefix("Value error, ")
-                    self.fields.wrong(f"{at}.{name}", said)
+                    missing = error["type"] == "missing"
+                    reason = "it is needed" if missing else error["msg"].removeprefix("Value error, ")
+                    self.fields.wrong(f"{at}.{name}", reason)
                 continue
-            made.append(given)
-        return made
+            sources.append(keys)
+        return sources
 
     def metrics(self, path: str, service: str | None = None, strategy: str = "inference") -> list[JsonValue]:
         """Metrics found by patterns, as `target.metrics` lists them; a server has some with `inference` alone.
@@ -119,7 +120,7 @@ class Descriptor(ForeignDocument):
         """
         if service is not None and strategy != "inference":
             return []
-        made: list[JsonValue] = []
+        metrics: list[JsonValue] = []
         tables = self._tables(path, _METRIC_KEYS)
         try:
             check_patterns(str(table.get("pattern", "")) for _, table in tables)
@@ -137,8 +138,8 @@ class Descriptor(ForeignDocument):
             if clean != name:
                 self.remarks.append(f"{at}.name is {shown(name)}: the metric is called {clean}")
             metric: dict[str, JsonValue] = {"name": clean, "unit": units or "", "pattern": pattern}
-            made.append(metric if service is None else {**metric, "service": service})
-        return made
+            metrics.append(metric if service is None else {**metric, "service": service})
+        return metrics
 
     def _check_pattern(self, at: str, pattern: str) -> None:
         try:
@@ -159,8 +160,8 @@ class Descriptor(ForeignDocument):
             self.fields.wrong(f"{at}.{name}", str(problem))
             return None
 
-    def _tables(self, path: str, known: tuple[str, ...]) -> list[tuple[str, Mapping[str, Any]]]:
-        """The tables of a list, with the path of each; what is no table is wrong, and unknown keys are said."""
+    def _tables(self, path: str, keys: tuple[str, ...]) -> list[tuple[str, Mapping[str, Any]]]:
+        """The tables of a list, with the path of each; what is no table is wrong, and unknown keys are reported."""
         entries = self.fields.read(path, _list) or []
         tables = []
         for index, table in enumerate(entries):
@@ -171,7 +172,7 @@ class Descriptor(ForeignDocument):
             self.remarks += [
                 f"{at}.{key} is {shown(value)}: no field of a descriptor that is known; left out"
                 for key, value in table.items()
-                if key not in known
+                if key not in keys
             ]
             tables.append((at, table))
         return tables
@@ -186,8 +187,8 @@ def cron(value: object) -> str | None:
     try:
         Schedule.model_validate({"cron": fields})
     except ValidationError as wrong:
-        said = wrong.errors()[0]["msg"].removeprefix("Value error, ")
-        raise ValueError(f"{shown(value)} is neither {SINGLE_RUN} nor a schedule: {said}") from None
+        reason = wrong.errors()[0]["msg"].removeprefix("Value error, ")
+        raise ValueError(f"{shown(value)} is neither {SINGLE_RUN} nor a schedule: {reason}") from None
     return fields
 
 
@@ -222,7 +223,7 @@ def variables(value: object) -> dict[str, str]:
     table = scalars(value)
     for name in table:
         if not _VARIABLE.fullmatch(name):
-            raise ValueError(f"{shown(name)} is no name for an environment variable")
+            raise ValueError(f"{shown(name)} is not a valid name of an environment variable")
     return table
 
 
@@ -243,36 +244,36 @@ TYPE_LABEL = "node.kubernetes.io/instance-type"
 ZONE_LABEL, ZONE_ID_LABEL = "topology.kubernetes.io/zone", "topology.k8s.aws/zone-id"
 # Their pods asked for nothing but GPUs, and had their node to themselves; a node never has all that its type has.
 _MODEST: dict[str, JsonValue] = {"cpus": 0.1, "memory": "128MiB", "limits": "none"}
-# What a node gives where nobody asks for more.
+# What a node gives by default.
 _LITTLE_SHM = "64MiB"
 NODES, PROCESSES, MOST_NODES = 2, "1", 1024
 _SSHD = "/usr/sbin/sshd -D"
 _LAUNCHER = (
-    "theirs ran the command once, on a launcher that reached the other nodes by kubectl; here the first pod runs it "
-    f"and reaches the others by ssh, so that the image needs {_SSHD.split()[0]}. For a command that each pod runs "
+    "Benchmark AI ran the command once, on a launcher that reached the other nodes by kubectl; here the first pod runs "
+    f"it and reaches the others by ssh, so that the image needs {_SSHD.split()[0]}. For a command that each pod runs "
     "(torchrun) set place.kubernetes.distributed={pods: …, launch: each}"
 )
 
 
 def cluster_of(it: Descriptor, strategy: str, instance: Instance | None, server: str) -> dict[str, JsonValue]:
     """The section `place.kubernetes` of a descriptor; a strategy is single_node, inference or horovod."""
-    made: dict[str, JsonValue] = {"node_selector": {**_type(it, "hardware.instance_type"), **_zone(it)}, **_MODEST}
+    cluster: dict[str, JsonValue] = {"node_selector": {**_type(it, "hardware.instance_type"), **_zone(it)}, **_MODEST}
     shared = _shared_memory(it, "env.extended_shm")
     if shared:
-        made["shm"] = "unlimited"
+        cluster["shm"] = "unlimited"
     privileged = it.read("env.privileged", flag) or False
     if privileged:
-        made["privileged"] = True
+        cluster["privileged"] = True
     if strategy == "inference":
-        made["each"] = {server: _server(it, shared=shared, privileged=privileged)}
+        cluster["each"] = {server: _server(it, shared=shared, privileged=privileged)}
     if strategy == "horovod":
-        made["distributed"] = _distributed(it, instance)
+        cluster["distributed"] = _distributed(it, instance)
         it.remarks.append(_LAUNCHER)
     else:
         for name in ("num_instances", "processes_per_instance"):
             if it.fields.given([f"hardware.distributed.{name}"]):
                 it.say(f"hardware.distributed.{name}", 'it belongs to strategy = "horovod"; left out')
-    return made
+    return cluster
 
 
 def _type(it: Descriptor, path: str) -> dict[str, JsonValue]:
@@ -298,20 +299,20 @@ def _zone(it: Descriptor) -> dict[str, JsonValue]:
 
 
 def _shared_memory(it: Descriptor, path: str) -> bool:
-    asked = it.read(path, flag)
-    return True if asked is None else asked
+    shared = it.read(path, flag)
+    return True if shared is None else shared
 
 
 def _server(it: Descriptor, *, shared: bool, privileged: bool) -> dict[str, JsonValue]:
     """The options of the server's pod; what is the same as the client's is left out."""
-    made: dict[str, JsonValue] = {"node_selector": _type(it, "server.hardware.instance_type"), "one_per_node": True}
+    options: dict[str, JsonValue] = {"node_selector": _type(it, "server.hardware.instance_type"), "one_per_node": True}
     own = _shared_memory(it, "server.env.extended_shm")
     if own != shared:
-        made["shm"] = "unlimited" if own else _LITTLE_SHM
+        options["shm"] = "unlimited" if own else _LITTLE_SHM
     rights = it.read("server.env.privileged", flag) or False
     if rights != privileged:
-        made["privileged"] = rights
-    return made
+        options["privileged"] = rights
+    return options
 
 
 def _distributed(it: Descriptor, instance: Instance | None) -> dict[str, JsonValue]:

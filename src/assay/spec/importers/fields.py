@@ -28,7 +28,7 @@ _CLOCK = re.compile(r"(?:(?P<days>\d{1,4})-)?(?P<rest>\d{1,5}(?::\d{1,2}){0,2})"
 
 
 class Fields:
-    """The values of a document by dotted path; keeps what is wrong with them and which nobody asked for."""
+    """The values of a document by dotted path; keeps what is wrong with them and which were never read."""
 
     def __init__(self, document: Mapping[str, Any], sections: Collection[str]) -> None:
         self.problems: list[Problem] = []
@@ -75,12 +75,12 @@ class Fields:
         return shown(self._values.get(path))
 
     def left(self) -> list[str]:
-        """The paths that nobody asked for."""
+        """The paths that were never read."""
         return [path for path in self._values if path not in self._asked]
 
 
 class ForeignDocument:
-    """A document of another tool while it is read: its fields, and what is to be said of them."""
+    """A document of another tool while it is read: its fields, and the remarks on them."""
 
     name: ClassVar[str]
 
@@ -89,10 +89,10 @@ class ForeignDocument:
         self.remarks: list[str] = []
 
     def say(self, path: str, why: str) -> None:
-        """Say what becomes of a field."""
+        """Add a remark on how a field is imported."""
         self.remarks.append(f"{path} is {self.fields.raw(path)}: {why}")
 
-    def imported(self, made: dict[str, JsonValue]) -> Imported:
+    def imported(self, benchmark: dict[str, JsonValue]) -> Imported:
         """What it was made into, once every field was read.
 
         Raises:
@@ -102,7 +102,7 @@ class ForeignDocument:
             self.say(path, f"no field of a {self.name} that is known; left out")
         if self.fields.problems:
             raise SpecError.of(self.fields.problems)
-        return Imported(made, tuple(dict.fromkeys(self.remarks)))
+        return Imported(benchmark, tuple(dict.fromkeys(self.remarks)))
 
 
 def shown(value: object) -> str:
@@ -159,19 +159,19 @@ def slurm_time(value: object) -> str | None:
     Returns:
         The limit in words of a benchmark file, such as `1h30m`.
     """
-    wanted = "must be a time limit of Slurm such as 00:15:00, 1-12:00:00 or 30 (minutes)"
+    message = "must be a time limit of Slurm such as 00:15:00, 1-12:00:00 or 30 (minutes)"
     if isinstance(value, str) and value.strip().upper() in ("UNLIMITED", "INFINITE"):
         return None
     written = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
     match = _CLOCK.fullmatch(written)
     if match is None:
-        raise ValueError(f"{wanted}, not {shown(value)}")
+        raise ValueError(f"{message}, not {shown(value)}")
     parts = [int(part) for part in match["rest"].split(":")]
     # With days the first number is hours; without, a lone one is minutes and two are minutes and seconds.
     units = (3600, 60, 1) if match["days"] or len(parts) == 3 else (60, 1)
     seconds = int(match["days"] or 0) * 86_400 + sum(part * unit for part, unit in zip(parts, units, strict=False))
     if seconds == 0:
-        raise ValueError(f"{wanted}, not {shown(value)}")
+        raise ValueError(f"{message}, not {shown(value)}")
     return duration_words(seconds)
 
 
@@ -252,7 +252,7 @@ def _found(name: str, lines: Iterable[str], source: str) -> Instance | None:
 def _instance(row: Mapping[str, str | None], at: str) -> Instance:
     cells = {key: (value or "").strip() for key, value in row.items() if key is not None}
     try:
-        made = Instance(
+        instance = Instance(
             cells["instance_type"],
             int(cells["cpus"]),
             float(cells["memory_gib"]),
@@ -262,9 +262,10 @@ def _instance(row: Mapping[str, str | None], at: str) -> Instance:
         )
     except ValueError as problem:
         raise UsageError(f"a number is wrong: {problem}", code="instances", at=at, try_="write 4 or 30.5") from None
-    if made.cpus < 1 or made.gpus < 0 or not 0 < made.memory_gib < math.inf or not 0 <= made.gpu_memory_gib < math.inf:
-        raise UsageError(f"{made.name} has a size that no machine has", code="instances", at=at)
-    return made
+    memory_is_finite = 0 < instance.memory_gib < math.inf and 0 <= instance.gpu_memory_gib < math.inf
+    if instance.cpus < 1 or instance.gpus < 0 or not memory_is_finite:
+        raise UsageError(f"{instance.name} has a size that no machine has", code="instances", at=at)
+    return instance
 
 
 def _shown(gib: float) -> str:

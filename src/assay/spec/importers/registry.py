@@ -65,7 +65,7 @@ def _registered() -> dict[str, EntryPoint]:
 
 
 def find_importer(name: str) -> Importer:
-    """The importer of a name: one of ours, or one that an installed package registers.
+    """An importer by name: a built-in one, or one that an installed package registers.
 
     Raises:
         UsageError: if there is none, or it cannot be loaded.
@@ -101,7 +101,7 @@ def _checked(name: str, found: Any) -> Importer:  # noqa: ANN401  (a module, or 
 
 
 def recognised(document: Mapping[str, Any]) -> str | None:
-    """The name of the importer whose documents look like this one; None for ours, and for what nobody knows."""
+    """The name of the importer whose documents look like this one; None for assay's own and unknown ones."""
     if "benchmark" in document:
         return None
     return next((name for name in (*OURS, *importer_names()) if _looks_like(name, document)), None)
@@ -110,7 +110,7 @@ def recognised(document: Mapping[str, Any]) -> str | None:
 def _looks_like(name: str, document: Mapping[str, Any]) -> bool:
     try:
         return find_importer(name).recognises(document)
-    except Exception:  # an importer of others that is broken must not keep anybody from reading a file of ours
+    except Exception:  # a broken importer of another package must not stop assay from reading its own files
         return False
 
 
@@ -130,15 +130,15 @@ def own_source(source: SourceDocument, kind: str | None = None) -> SourceDocumen
         return source
     importer = find_importer(name)
     try:
-        made = importer.imported(source.document)
+        imported = importer.imported(source.document)
     except UsageError as wrong:
         lines = {dotted(path): path for path in source.lines}
         raise SpecError.of(
             replace(problem, at=source.at(lines.get(problem.at, ()))) for problem in map(_with_path, wrong.problems)
         ) from None
     # The lines are those of keys that the benchmark does not have, so that none is better than a wrong one.
-    notes = (f"{source.name} is {importer.TITLE}, imported as a benchmark", *made.remarks)
-    return replace(from_mapping(made.document, source.name), notes=notes)
+    notes = (f"{source.name} is {importer.TITLE}, imported as a benchmark", *imported.remarks)
+    return replace(from_mapping(imported.document, source.name), notes=notes)
 
 
 def _with_path(problem: Problem) -> Problem:

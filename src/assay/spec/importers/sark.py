@@ -30,7 +30,7 @@ def imported(document: Mapping[str, Any]) -> Imported:
     Raises:
         UsageError: if it is no such campaign.
     """
-    made = benchmarks_of(document)
+    benchmarks = benchmarks_of(document)
     remarks = [f"{key}: no field of a campaign that is known; left out" for key in document if key not in _KEYS]
     remarks += [
         f"jobs[{index}].{key}: no field of a job that is known; left out"
@@ -38,21 +38,21 @@ def imported(document: Mapping[str, Any]) -> Imported:
         for key in job
         if key not in _KEYS_OF_A_JOB
     ]
-    if len(made) == 1:
-        return Imported(made[0], tuple(remarks))
-    points = [_point(entry) for entry in made]
+    if len(benchmarks) == 1:
+        return Imported(benchmarks[0], tuple(remarks))
+    points = [_point(entry) for entry in benchmarks]
     if len({repr(point) for point in points}) < len(points):
         remarks.append("jobs that are equal are measured once: raise measure.runs to measure more often")
-    shared: dict[str, JsonValue] = {key: made[0][key] for key in ("benchmark", "labels")}
-    target: dict[str, JsonValue] = {"model": made[0]["target"]["model"]}
+    shared: dict[str, JsonValue] = {key: benchmarks[0][key] for key in ("benchmark", "labels")}
+    target: dict[str, JsonValue] = {"model": benchmarks[0]["target"]["model"]}
     return Imported({**shared, "target": target, "matrix": {"include": points}}, tuple(remarks))
 
 
-def _point(made: Mapping[str, Any]) -> JsonValue:
-    agent = made.get("needs", {}).get("agent")
+def _point(benchmark: Mapping[str, Any]) -> JsonValue:
+    agent = benchmark.get("needs", {}).get("agent")
     return {
-        "target.device": made["target"]["device"],
-        "measure.until.samples": made["measure"]["until"]["samples"],
+        "target.device": benchmark["target"]["device"],
+        "measure.until.samples": benchmark["measure"]["until"]["samples"],
         **({"needs.agent": agent} if agent else {}),
     }
 

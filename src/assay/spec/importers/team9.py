@@ -32,21 +32,21 @@ _MAX_CLIENTS, _MAX_REQUESTS = 65_536, 1_000_000_000
 _KINDS = ("inference", "llm", "training")
 # What a recipe can say that nothing here acts on, and why.
 _MEANINGLESS = {
-    "username": "the user is whoever runs assay",
+    "username": "the user is the one who runs assay",
     "batchSize": "Ollama batches by itself what arrives together; see OLLAMA_NUM_PARALLEL of the service",
     "n_services": "one service is measured; several are several benchmarks",
 }
 _FETCHED = (
-    "their script fetched {model} on the node: here it lies in the folder models beside the file, fetched ahead by "
+    "the original fetched {model} on the node: here it lies in the folder models beside the file, fetched ahead by "
     "`OLLAMA_MODELS=$PWD/models ollama pull {model}`"
 )
 _FOLLOWS = (
-    "OLLAMA_NUM_PARALLEL and OLLAMA_MAX_LOADED_MODELS follow the clients, as theirs did: to compare numbers of them, "
-    "set services.ollama.env to one value for all"
+    "OLLAMA_NUM_PARALLEL and OLLAMA_MAX_LOADED_MODELS follow the clients, as in the original: to compare numbers of "
+    "them, set services.ollama.env to one value for all"
 )
 _RUNS = (
-    "the requests are sent in each of 5 runs, theirs in one: all must fit into the time limits; measure.runs sets how "
-    "many"
+    "the requests are sent in each of 5 runs, originally in one: all must fit into the time limits; measure.runs sets "
+    "how many"
 )
 T = TypeVar("T")
 
@@ -82,10 +82,10 @@ def _with_sections(document: Mapping[str, Any]) -> dict[str, Any]:
         service = section.get("service")
         return {**section, "service": {"type": service}} if isinstance(service, str) else dict(section)
 
-    made = whole_service(document)
-    if isinstance(made.get("job"), Mapping):
-        made["job"] = whole_service(made["job"])
-    return made
+    sections = whole_service(document)
+    if isinstance(sections.get("job"), Mapping):
+        sections["job"] = whole_service(sections["job"])
+    return sections
 
 
 class _Recipe(ForeignDocument):
@@ -99,37 +99,37 @@ class _Recipe(ForeignDocument):
         scenario = self._first(line(), "scenario")
         model = self._model()
         users = self._clients()
-        made: dict[str, JsonValue] = {"benchmark": self._first(line(), "name") or scenario or f"{model} on Ollama"}
+        benchmark: dict[str, JsonValue] = {"benchmark": self._first(line(), "name") or scenario or f"{model} on Ollama"}
         if notes:
-            made["description"] = notes
+            benchmark["description"] = notes
         if scenario:
-            made["labels"] = {"scenario": scenario}
-        made["services"] = {SERVICE: self._service(users)}
-        made["target"] = self._target(model)
+            benchmark["labels"] = {"scenario": scenario}
+        benchmark["services"] = {SERVICE: self._service(users)}
+        benchmark["target"] = self._target(model)
         if (tokens := self._first(whole(1, 1_000_000), "workload.max_tokens")) is not None:
-            made["workload"] = {"output_tokens": tokens}
-        made["load"] = self._load(users)
-        made["place"] = {"engine": "slurm", "slurm": self._slurm()}
-        made["monitoring"] = True
+            benchmark["workload"] = {"output_tokens": tokens}
+        benchmark["load"] = self._load(users)
+        benchmark["place"] = {"engine": "slurm", "slurm": self._slurm()}
+        benchmark["monitoring"] = True
         self._remark_meaningless()
         self._remark_surroundings(model)
-        return made
+        return benchmark
 
     def _first(self, parse: Callable[[Any], T], *names: str) -> T | None:
         """The strongest value among several places that mean the same; says which others are not used."""
-        there = self.fields.given(_paths(*names))
-        if not there:
+        paths = self.fields.given(_paths(*names))
+        if not paths:
             return None
-        value = self.fields.read(there[0], parse)
-        for other in there[1:]:
-            if self.fields.read(other, parse) != value:
-                self.say(other, f"{there[0]} says it too, and holds")
+        value = self.fields.read(paths[0], parse)
+        for path in paths[1:]:
+            if self.fields.read(path, parse) != value:
+                self.say(path, f"{paths[0]} says it too, and holds")
         return value
 
     def _path(self, *names: str) -> str | None:
         """Where the first of several places has a value."""
-        there = self.fields.given(_paths(*names))
-        return there[0] if there else None
+        paths = self.fields.given(_paths(*names))
+        return paths[0] if paths else None
 
     def _refuse_other_kinds(self) -> None:
         for name in ("service.type", "workload.component", "workload.service"):
@@ -144,7 +144,7 @@ class _Recipe(ForeignDocument):
                     "database see `assay recipes show qdrant`",
                 )
             elif kind.lower() == "training":
-                self.remarks.append(f'{path} is "training": such a recipe asked a model all the same, and so does this')
+                self.remarks.append(f'{path} is "training": such a recipe queried a model anyway, and so does this')
 
     def _model(self) -> str:
         return self._first(line(), "service.model", "workload.model") or MODEL
@@ -162,7 +162,7 @@ class _Recipe(ForeignDocument):
         return {"recipe": "ollama", "env": env, "needs": needs}
 
     def _gpus(self) -> int | None:
-        """GPUs of the service: as told, else one where its partition has them; theirs asked for none by name."""
+        """GPUs of the service: as given, else one where its partition has them; recipes request none by name."""
         count = self._first(whole(0, 64), "resources.gpus")
         unit = self._first(line(), "resources.processing-unit")
         if unit is not None and unit.lower() not in ("cpu", "gpu"):
@@ -182,11 +182,11 @@ class _Recipe(ForeignDocument):
             options["temperature"] = heat
         if (context := self._first(whole(1, 100_000_000), "workload.context_length")) is not None:
             options["num_ctx"] = context
-        made: dict[str, JsonValue] = {"service": SERVICE, "api": "ollama", "model": model}
-        return {**made, "options": options} if options else made
+        target: dict[str, JsonValue] = {"service": SERVICE, "api": "ollama", "model": model}
+        return {**target, "options": options} if options else target
 
     def _load(self, users: int) -> dict[str, JsonValue]:
-        """A closed loop of so many clients, as theirs ran; a rate where a recipe names no clients."""
+        """A closed loop of this many clients; a rate where a recipe names no clients."""
         per_client = self._first(
             whole(1, _MAX_REQUESTS), "service.n_requests_per_client", "client.n_requests_per_client"
         )
@@ -198,7 +198,7 @@ class _Recipe(ForeignDocument):
         if rate is not None and not is_open:
             self._say(
                 "client.request_rate",
-                f"a rate and a number of clients are different loads, and theirs kept "
+                f"a rate and a number of clients are different loads, and the original kept "
                 f"{users} clients busy; for the rate set load: {{rate: {rate:g}, duration: 60s}}",
             )
         if lasting is not None and per_client is None:
@@ -218,22 +218,22 @@ class _Recipe(ForeignDocument):
         return {**load, "requests": requests}
 
     def _slurm(self) -> dict[str, JsonValue]:
-        made: dict[str, JsonValue] = {"partition": self._partition()}
+        options: dict[str, JsonValue] = {"partition": self._partition()}
         if account := self._first(line(), "infrastructure.account", "account"):
-            made["account"] = account
+            options["account"] = account
         if (limit := self._time("infrastructure.time", TIME)) is not None:
-            made["time"] = limit
-        made["runtime"] = "apptainer"
+            options["time"] = limit
+        options["runtime"] = "apptainer"
         clients: dict[str, JsonValue] = {"count": 1}
         clients["partition"] = self._first(line(), "infrastructure.client_partition") or CLIENT_PARTITION
         small = self._first(_MEMORY, "infrastructure.client_mem_gb") or CLIENT_MEMORY_GB
         clients["memory"] = f"{small}GiB"
         if (limit := self._time("infrastructure.client_time", CLIENT_TIME)) is not None:
             clients["time"] = limit
-        made["clients"] = clients
+        options["clients"] = clients
         if (cpus := self._first(whole(1, 100_000), "resources.cpus_per_task")) is not None:
-            made["each"] = {SERVICE: {"cpus": cpus}}
-        return made
+            options["each"] = {SERVICE: {"cpus": cpus}}
+        return options
 
     def _time(self, name: str, default: str) -> str | None:
         path = self._path(name)
@@ -277,14 +277,16 @@ class _Recipe(ForeignDocument):
                 if self._path(place) is not None:
                     self._say(place, why)
 
-    def _say(self, name: str, why: str, *others: str) -> None:
-        if (path := self._path(name, *others)) is not None:
+    def _say(self, name: str, why: str, *values: str) -> None:
+        if (path := self._path(name, *values)) is not None:
             self.say(path, why)
 
     def _remark_surroundings(self, model: str) -> None:
         """Say what their programs did beside the recipe, and who does it now."""
         if self._path("infrastructure.account", "account") is None:
-            self.remarks.append(f"no account is named: theirs charged {ACCOUNT} then, here it is the cluster's default")
+            self.remarks.append(
+                f"no account is named: the original charged {ACCOUNT}, here it is the cluster's default"
+            )
         self.remarks += [
             f"their scripts loaded the modules {MODULES}: where a site needs that, set place.slurm.modules",
             _FETCHED.replace("{model}", model),

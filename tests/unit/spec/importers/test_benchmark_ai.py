@@ -128,8 +128,8 @@ def test_hello_world_becomes_a_benchmark() -> None:
         },
     }
     assert [line.partition(",")[0] for line in made.remarks] == [
-        "theirs ran on Kubernetes",
-        "theirs measured one run; here there are 5",
+        "Benchmark AI ran on Kubernetes",
+        "Benchmark AI measured one run; here there are 5",
     ]
 
 
@@ -189,7 +189,7 @@ def test_a_schedule_is_kept_and_a_single_run_has_none() -> None:
     [("0 0 * * *", "0 0 * * *"), ("*/5 * * * *", "*/5 * * * *"), ("@daily", "@daily"), ("0 3 ? * ?", "0 3 * * *"),
      ("0 0 * * mon,fri", "0 0 * * mon,fri"), ("1-5 * * * *", "1-5 * * * *")],
 )  # fmt: skip
-def test_schedules_that_theirs_refused_are_fine_here(written: str, becomes: str) -> None:
+def test_schedules_that_benchmark_ai_refused_are_fine_here(written: str, becomes: str) -> None:
     assert imported(changed(SMALL, ("info",), {"scheduling": written})).document["schedule"] == becomes
 
 
@@ -214,7 +214,7 @@ def test_nodes_that_train_together_become_pods() -> None:
         "privileged": True,
         "distributed": {"pods": 2, "ranks": "gpus", "launch": "first", "others": "/usr/sbin/sshd -D"},
     }
-    assert any("theirs ran the command once" in line for line in made.remarks)
+    assert any("Benchmark AI ran the command once" in line for line in made.remarks)
 
 
 def test_everything_at_once() -> None:
@@ -279,7 +279,7 @@ def test_no_field_is_dropped_silently(path: tuple[str | int, ...]) -> None:
         (("info", "scheduling"), "99 * * * *", "neither single_run nor a schedule: the minute is not right"),
         (("info", "scheduling"), "now and then", "neither single_run nor a schedule"),
         (("info", "execution_engine"), "slurm", "must be one of default, aws.sagemaker"),
-        (("env", "vars"), {"A B": "1"}, "is no name for an environment variable"),
+        (("env", "vars"), {"A B": "1"}, "is not a valid name of an environment variable"),
         (("ml", "benchmark_code"), "'' x", "begins with an empty word"),
         (("hardware", "availability_zone"), "a zone", "must be a name of letters"),
         (("info", "labels"), ["a"], "info.labels: a table with keys is needed"),
