@@ -53,7 +53,7 @@ def bench(*, quick: bool = False) -> Page:
 
 def _ab(folder: Path, *words: str) -> tuple[dict[str, Any], float]:
     """The document that the command prints, and how long it took."""
-    command = [sys.executable, "-m", "assay", "ab", *words, "--json", "--quiet", "--no-control"]
+    command = [sys.executable, "-m", "assay", "ab", *words, "--format", "json", "--quiet", "--no-control"]
     environment = {**os.environ, "ASSAY_STORE": str(folder / "store")}
     begin = perf_counter()
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)

@@ -60,7 +60,7 @@ class _Server(ServerProcess):
     def start(self) -> None:
         """Start it."""
         command = [sys.executable, str(CONTESTANTS / "serve_with.py"), self._mode, "serve"]
-        command += ["--port", str(self.port), "--folder", str(self.folder)]
+        command += ["--port", str(self.port), "--store", str(self.folder)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env=self._environment)
         wait_for(self._is_there, what="the server's start")

@@ -92,7 +92,7 @@ def bench(*, quick: bool = False) -> Page:
 def _agent(folder: Path, url: str) -> Iterator[tuple[psutil.Process, float]]:
     """A running agent that has enrolled, and the most memory that it took so far."""
     environment = {**os.environ, "ASSAY_TOKEN": agent_token(url)}
-    command = [sys.executable, "-m", "assay", "agent", "start", "--host", url, "--state", str(folder / "agent")]
+    command = [sys.executable, "-m", "assay", "agent", "start", "--server", url, "--state", str(folder / "agent")]
     with (folder / "agent.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=folder)
     try:

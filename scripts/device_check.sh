@@ -64,9 +64,9 @@ assay() { "$python" -m assay "$@"; }
 
 if command -v nvidia-smi >/dev/null 2>&1; then step nvidia-smi.txt nvidia-smi; fi
 step info.txt assay info
-step info.json assay info --json
+step info.json assay info --format json
 step doctor.txt assay doctor
-step doctor.json assay doctor --json
+step doctor.json assay doctor --format json
 step list.txt assay device list
 settings=(--set "target.device=$device" --set "target.each=${EACH:-500ms}" --set "measure.runs=${RUNS:-3}")
 step run.txt assay run "$root/examples/device-gpu.yaml" --quiet --fresh --out "$folder/reports" "${settings[@]}"

@@ -75,15 +75,25 @@ def cli_page() -> str:
 
     parts = [
         "# Command line",
-        plain(app.info.help) + " Every verb has `--help`.",
+        plain(app.info.help) + " Every verb has `--help`, with an example.",
+        _WORDS_OF_THE_COMMAND_LINE,
         "## Exit codes",
         _EXIT_CODES,
         "## Environment variables",
         _VARIABLES,
-        *_verbs(app, "assay", "##"),
+        *_groups(),
     ]
     return "\n\n".join(parts) + "\n"
 
+
+_WORDS_OF_THE_COMMAND_LINE = """\
+The same word means the same everywhere:
+
+- A group that lists things and changes them is plural (`results`, `agents`, `schedules`); one that acts on a single
+  thing is singular (`agent` is this machine's own, `device`, `db`).
+- `--server` is the URL of a server, `--host` and `--listen` are where something listens, `--store` is the folder of
+  results, `--format` or `-f` is how the output is printed (`text`, `json`, and what else the verb knows).
+- A spelling that a version changes works for one more version, with a note on standard error."""
 
 _EXIT_CODES = """\
 | code | meaning |
@@ -103,7 +113,7 @@ _VARIABLES = """\
 | `ASSAY_LOCK_FOLDER` | folder of the locks that all users of a machine share |
 | `ASSAY_CONTROL` | `off` leaves out the control workload, as `--no-control` |
 | `ASSAY_LABELS` | labels of this machine for the prices of a file, `gpu=h200,site=x`; an agent sets its own |
-| `ASSAY_SERVER` | URL of the server, as `--server` and `--host` |
+| `ASSAY_SERVER` | URL of the server, as `--server` |
 | `ASSAY_TOKEN`, `ASSAY_TOKEN_FILE` | token for the server, or the file that holds it |
 | `ASSAY_CA` | certificate of the authority that signed the server's |
 | `ASSAY_SERVER_…` | settings of `assay serve`, see [Server settings](server.md) |
@@ -124,24 +134,58 @@ _VARIABLES = """\
 | `ASSAY_RUN_ID` | set by assay for a measured program; number of the run, from 0 |"""
 
 
-def _verbs(app: Typer, path: str, level: str) -> Iterator[str]:
-    """Describe every command of an app, then those of its groups."""
+def _groups() -> Iterator[str]:
+    """Every verb, under the groups of `assay --help`."""
+    from typer import Typer
+
+    from assay.cli.verbs import VERBS
+
+    for title, entries in VERBS.items():
+        yield f"## {title}"
+        for name, entry in entries.items():
+            verb = entry.load()
+            if isinstance(verb, Typer):
+                yield from _group(verb, f"assay {name}", "###")
+            else:
+                yield from _verb(_signature_of(verb), f"assay {name}", "###")
+
+
+def _signature_of(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """A verb as the command line has it: with options in the place of records of options."""
+    from assay.cli.options import Verbs
+
+    app = Verbs()
+    app.command()(verb)
+    registered = app.registered_commands[0].callback
+    return registered or verb
+
+
+def _group(app: Typer, path: str, level: str) -> Iterator[str]:
+    """Describe a group, its verbs, and the groups in it."""
+    yield f"{level} `{path}`"
+    yield plain(app.info.help)
+    alone = app.registered_callback
+    if alone is not None and alone.callback is not None:
+        yield from _options(list(_parameters(alone.callback)))
     for command in app.registered_commands:
-        callback = command.callback or (lambda: None)
-        parameters = list(_parameters(callback))
-        words = [f"[{one.name}]" if one.is_optional else one.name for one in parameters if not one.is_option]
-        yield f"{level} `{path} {command.name}`"
-        yield plain(callback.__doc__)
-        yield f"```text\n{path} {command.name} {' '.join(words)} [OPTIONS]\n```".replace("  ", " ")
-        yield from _options(parameters)
+        yield from _verb(command.callback or (lambda: None), f"{path} {command.name}", level + "#")
     for group in app.registered_groups:
         if group.typer_instance is not None:
-            yield f"{level} `{path} {group.name}`"
-            yield plain(group.typer_instance.info.help)
-            alone = group.typer_instance.registered_callback
-            if alone is not None and alone.callback is not None:
-                yield from _options(list(_parameters(alone.callback)))
-            yield from _verbs(group.typer_instance, f"{path} {group.name}", level + "#")
+            yield from _group(group.typer_instance, f"{path} {group.name}", level + "#")
+
+
+def _verb(callback: Callable[..., Any], path: str, level: str) -> Iterator[str]:
+    """Describe one verb: what it does, how it is called, an example, its arguments and options."""
+    from assay.cli.examples import examples
+
+    parameters = list(_parameters(callback))
+    words = [f"[{one.name}]" if one.is_optional else one.name for one in parameters if not one.is_option]
+    yield f"{level} `{path}`"
+    yield plain(callback.__doc__)
+    called = f"{path} {' '.join(words)} [OPTIONS]".replace("  ", " ")
+    lines = examples(tuple(path.split()[1:]))
+    yield "```text\n" + "\n".join([called, "", *lines]) + "\n```"
+    yield from _options(parameters)
 
 
 def _options(parameters: Sequence[_Parameter]) -> Iterator[str]:
@@ -175,7 +219,8 @@ def _parameters(callback: Callable[..., Any]) -> Iterator[_Parameter]:
         kind, *rest = typing.get_args(hint)
         info = next(one for one in rest if isinstance(one, ParameterInfo))
         is_option = isinstance(info, OptionInfo)
-        word = (info.metavar or name.upper()).strip()
+        several = "..." if not is_option and typing.get_origin(kind) is list else ""
+        word = (info.metavar or name.upper()).strip() + several
         value = _value_word(kind, info.metavar or "", name)
         # With Annotated, typer keeps the first name where it would otherwise keep the default.
         declared = [info.default, *(info.param_decls or ())] if is_option else []

@@ -63,7 +63,7 @@ def test_scheduled(folder: Path) -> None:
     done = assay(folder, "run", "scheduled.toml", *HERE, "--out", "out")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "schedule is kept with the campaign" in done.stderr
-    assert "assay schedule add FILE --set place.engine=fleet" in done.stderr
+    assert "assay schedules add FILE --set place.engine=fleet" in done.stderr
     (document,) = (folder / "out").glob("*.json")
     (job,) = json.loads(document.read_text())["jobs"]
     assert median(job, "train_loss") > 0

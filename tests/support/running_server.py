@@ -110,7 +110,7 @@ class ServerProcess:
 
     def start(self) -> None:
         """Start it, on the same port and folder as before."""
-        command = [sys.executable, "-m", "assay", "serve", "--port", str(self.port), "--folder", str(self.folder)]
+        command = [sys.executable, "-m", "assay", "serve", "--port", str(self.port), "--store", str(self.folder)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen([*command, *self._options], stdout=log, stderr=log, env=self._environment)
         with httpx.Client(trust_env=False) as client:

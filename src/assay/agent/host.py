@@ -33,7 +33,7 @@ _JOB = """{"benchmark": "proof", "digest": "proof", "index": 0, "definition":
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """What `assay agent info --json` prints."""
+    """What `assay agent info --format json` prints."""
 
     platform: str
     device: Mapping[str, JsonValue]
@@ -50,10 +50,10 @@ def probe_host() -> HostFacts:
     Raises:
         MeasureError: if it does not answer.
     """
-    command = [sys.executable, "-m", "assay", "agent", "info", "--json"]
+    command = [sys.executable, "-m", "assay", "agent", "info", "--format", "json"]
     try:
         done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=True, stdin=subprocess.DEVNULL)
-        return from_json(HostFacts, done.stdout, source="assay agent info --json")
+        return from_json(HostFacts, done.stdout, source="assay agent info --format json")
     except subprocess.CalledProcessError as problem:
         said = problem.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
         why = said[0] if said else f"exit code {problem.returncode}"

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay.cli.options import QuietOption, SetOption, StoreOption, option_value
+from assay.cli.options import QuietOption, SetOption, StoreOption, TextFormat, TextFormatOption, option_value
 from assay.cli.output import say, terminal_width
-from assay.cli.run import LockOption, NoControlOption
+from assay.cli.run import MachineOptions
 from assay.errors import UsageError
 from assay.units import ratio, seconds, show_seconds
 
@@ -40,9 +40,9 @@ SeedOption = Annotated[
 
 def ab(
     a: Annotated[
-        Path | None, typer.Argument(metavar="[A]", help="Benchmark file of side A, or of both with --a and --b.")
+        Path | None, typer.Argument(metavar="A", help="Benchmark file of side A, or of both with --a and --b.")
     ] = None,
-    b: Annotated[Path | None, typer.Argument(metavar="[B]", help="Benchmark file of side B.")] = None,
+    b: Annotated[Path | None, typer.Argument(metavar="B", help="Benchmark file of side B.")] = None,
     of_a: Annotated[list[str] | None, typer.Option("--a", metavar="PATH=VALUE", help=_SIDE_HELP.format("A"))] = None,
     of_b: Annotated[list[str] | None, typer.Option("--b", metavar="PATH=VALUE", help=_SIDE_HELP.format("B"))] = None,
     settings: SetOption = None,
@@ -60,11 +60,11 @@ def ab(
     fail_on_worse: Annotated[
         bool, typer.Option("--fail-on-worse", help="Exit code 1 if B is worse, and may be by --smallest.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    form: TextFormatOption = TextFormat.text,
     store: StoreOption = None,
     quiet: QuietOption = False,
-    lock: LockOption = None,
-    no_control: NoControlOption = False,
+    *,
+    machine: MachineOptions,
 ) -> None:
     """Measure A and B in turn, in an order drawn by lot, until it can tell which is better or the budget is spent."""
     from assay.analyse.ab import wanted_from
@@ -83,14 +83,14 @@ def ab(
         question,
         budget,
         store=store,
-        view=view_for(text=not as_json, quiet=quiet),
-        lock=lock.value if lock else None,
-        control=not no_control,
+        view=view_for(text=form is TextFormat.text, quiet=quiet),
+        lock=machine.lock_mode,
+        control=not machine.no_control,
         seed=seed,
         fresh=fresh,
         parts=parts,
     )
-    say(json.dumps(_document(result), indent=2) if as_json else _text(result))
+    say(json.dumps(_document(result), indent=2) if form is TextFormat.json else _text(result))
     raise typer.Exit(_code(result, fail_on_worse=fail_on_worse))
 
 

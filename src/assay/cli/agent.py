@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from assay.cli.options import Verbs, option_value
+from assay.cli.options import ServerOption, TextFormat, TextFormatOption, Verbs, option_value
 from assay.cli.output import say
 from assay.errors import UsageError
 from assay.units import size_bytes
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from assay.agent.identity import AgentSettings, RedisAddress
 
 
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
-Host = Annotated[
-    str | None, typer.Option("--host", metavar="URL", help="Address of the server.", envvar="ASSAY_SERVER")
+Server = Annotated[
+    str | None, typer.Option("--server", metavar="URL", help="URL of the server.", envvar="ASSAY_SERVER")
 ]
 TokenFile = Annotated[
     Path | None, typer.Option("--token-file", help="File that holds the token; else ASSAY_TOKEN.", show_default=False)
@@ -78,6 +77,7 @@ LogLevel = Annotated[str, typer.Option("--log-level", help="debug, info, warning
 class RedisOptions:
     """Where to take jobs from directly."""
 
+    GROUP: ClassVar[str] = "Redis"
     redis_host: RedisHost = None
     redis_port: RedisPort = 6379
     redis_password_env: RedisPassword = ""
@@ -98,8 +98,10 @@ class RedisOptions:
 
 @dataclass(frozen=True, slots=True)
 class AccessOptions:
-    """How to be let in by the server, and how to know that it is the right one."""
+    """The server, how to be let in by it, and how to know that it is the right one."""
 
+    GROUP: ClassVar[str] = "Server"
+    server: ServerOption = None
     token_file: TokenFile = None
     token: Token = None
     ca: Ca = None
@@ -121,6 +123,7 @@ class AccessOptions:
 class DeviceOptions:
     """What this machine is called, and what jobs may do on it."""
 
+    GROUP: ClassVar[str] = "Device"
     device_name: Name = ""
     label: Labels = None
     allow: Allow = None
@@ -134,13 +137,13 @@ app = Verbs(help="Make this machine take jobs from a server.")
 
 
 @app.command("info")
-def info(json_: JsonFlag = False) -> None:
+def info(form: TextFormatOption = TextFormat.text) -> None:
     """Show what this machine is and which compute units work here."""
     from assay.agent.host import examine_host
     from assay.documents import to_json
 
     facts = examine_host()
-    say(to_json(facts, indent=2) if json_ else _facts_in_words(facts))
+    say(to_json(facts, indent=2) if form is TextFormat.json else _facts_in_words(facts))
 
 
 @app.command("validate")
@@ -154,18 +157,19 @@ def validate(state: State = None, min_free: MinFree = "200MB", allow: Allow = No
 
 
 @app.command("test")
-def reach(host: Host = None, *, redis: RedisOptions, access: AccessOptions) -> None:
+def reach(*, redis: RedisOptions, access: AccessOptions) -> None:
     """Try to reach the server; exit code 1 if something does not answer."""
     from assay.agent import host as agent_host
     from assay.place.fleet.client import FleetClient
 
-    client = FleetClient(named(host), access.secret(), ca=access.ca, verify=not access.insecure, patience_s=3.0)
+    client = FleetClient(
+        named(access.server), access.secret(), ca=access.ca, verify=not access.insecure, patience_s=3.0
+    )
     raise typer.Exit(0 if _all_met(agent_host.reach(client, redis.address(client.url))) else 1)
 
 
 @app.command("enroll")
 def enroll(
-    host: Host = None,
     device_name: Name = "",
     label: Labels = None,
     allow: Allow = None,
@@ -177,13 +181,12 @@ def enroll(
     from assay.agent.agent import Agent
 
     device = DeviceOptions(device_name, label, allow, state=state)
-    enrolled = Agent(settings_of(host, device, access)).enrol()
+    enrolled = Agent(settings_of(device, access)).enrol()
     say(f"{enrolled.agent} {enrolled.action}")
 
 
 @app.command("start")
 def start(
-    host: Host = None,
     *,
     redis: RedisOptions,
     device: DeviceOptions,
@@ -200,7 +203,12 @@ def start(
 
     log_to_stderr(log_level)
     settings = settings_of(
-        host, device, access, min_free=min_free, grace_s=grace, finish=finish, redis=redis.address(named(host))
+        device,
+        access,
+        min_free=min_free,
+        grace_s=grace,
+        finish=finish,
+        redis=redis.address(named(access.server)),
     )
     keep_private(
         (*OWN_VARIABLES, redis.redis_password_env),
@@ -231,8 +239,8 @@ def serve(
 
     log_to_stderr(log_level)
     host, port = listen_place(listen)
-    access = AccessOptions(ca=ca, insecure=insecure)
-    settings = settings_of("http://127.0.0.1", device, access, min_free=min_free, address=reachable_at(host, port))
+    access = AccessOptions("http://127.0.0.1", ca=ca, insecure=insecure)
+    settings = settings_of(device, access, min_free=min_free, address=reachable_at(host, port))
     token = listen_token(token_file, settings.state)
     keep_private(OWN_VARIABLES, (token or "",))
     work_on_call(settings, host, port, token, on_signals)
@@ -241,7 +249,7 @@ def serve(
 @app.command("install-service", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def install_service(
     context: typer.Context,
-    host: Host = None,
+    server: ServerOption = None,
     user: Annotated[bool, typer.Option("--user", help="For this user alone.")] = False,
     run_as: Annotated[str, typer.Option("--run-as", help="User that a service of the system runs as.")] = "",
     only_print: Annotated[bool, typer.Option("--print", help="Print it and write nothing.")] = False,
@@ -251,7 +259,7 @@ def install_service(
     from assay.agent import service
 
     token, words = token_apart(context.args)
-    arguments = ("--host", named(host), *words)
+    arguments = ("--server", named(server), *words)
     wanted = service.service(service.ServiceOptions(arguments, user=user, run_as=run_as, token=token))
     if only_print or wanted.path is None:
         say(wanted.shown or "\n".join(wanted.then))
@@ -281,10 +289,10 @@ def _all_met(findings: Iterable[HostCheck]) -> bool:
     return good
 
 
-def named(host: str | None) -> str:
-    if not host:
-        raise UsageError("no server is named", code="no-server", try_="give --host URL, or set ASSAY_SERVER")
-    return host
+def named(server: str | None) -> str:
+    if not server:
+        raise UsageError("no server is named", code="no-server", try_="give --server URL, or set ASSAY_SERVER")
+    return server
 
 
 def token_apart(words: list[str]) -> tuple[str, list[str]]:
@@ -301,7 +309,6 @@ def token_apart(words: list[str]) -> tuple[str, list[str]]:
 
 
 def settings_of(
-    host: str | None,
     device: DeviceOptions,
     access: AccessOptions,
     *,
@@ -315,7 +322,7 @@ def settings_of(
     if access.insecure:
         typer.echo("warning: the server's certificate is not checked; anybody in between can read the token", err=True)
     return AgentSettings(
-        server=server_url(named(host)),
+        server=server_url(named(access.server)),
         state=state_folder(device.state),
         token=access.secret(),
         name=device.device_name,

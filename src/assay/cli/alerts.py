@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.options import JsonOption, SourceOptions, Verbs, span_s
+from assay.cli.options import SourceOptions, TextFormat, TextFormatOption, Verbs, span_s
 from assay.cli.output import moment, say, say_json, say_table
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ rules_app = Verbs(
 app.add_typer(rules_app, name="rules")
 
 Alert = Annotated[str, typer.Argument(metavar="ALERT", help="Id of the alert, or its beginning.")]
-Alerts = Annotated[list[str], typer.Argument(metavar="ALERT...", help="Ids of alerts, or their beginnings.")]
+Alerts = Annotated[list[str], typer.Argument(metavar="ALERT", help="Ids of alerts, or their beginnings.")]
 WhyOption = Annotated[str, typer.Option("--why", "-m", help="The reason; it is kept in the history.")]
 
 
@@ -62,7 +62,7 @@ def list_(
     benchmark: Annotated[str, typer.Option("--benchmark", help="Only those of this benchmark.")] = "",
     text: Annotated[str, typer.Option("--text", help="Only those that say this.")] = "",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="How many.")] = 50,
-    json_: JsonOption = False,
+    form: TextFormatOption = TextFormat.text,
     *,
     options: SourceOptions,
 ) -> None:
@@ -74,7 +74,7 @@ def list_(
     which = AlertFilter(states, severity.value if severity else "", benchmark, text)
     with options.open() as source:
         alerts = tuple(source.alerts(which, limit))
-    if json_:
+    if form is TextFormat.json:
         say_json([to_plain(alert) for alert in alerts])
         return
     rows = [(alert.id, alert.state, alert.severity, moment(alert.changed_at), alert.title) for alert in alerts]
@@ -82,13 +82,13 @@ def list_(
 
 
 @app.command("show")
-def show(alert: Alert, json_: JsonOption = False, *, options: SourceOptions) -> None:
+def show(alert: Alert, form: TextFormatOption = TextFormat.text, *, options: SourceOptions) -> None:
     """Show an alert: what it is about, what may explain it, and its history."""
     from assay.documents import to_plain
 
     with options.open() as source:
         record = source.alert(alert)
-    if json_:
+    if form is TextFormat.json:
         say_json(to_plain(record))
     else:
         say("\n".join(_lines(record)))
@@ -131,7 +131,7 @@ app.command("reopen")(_saying("reopen", "Take back what was said: it is open as 
 
 
 @rules_app.callback(invoke_without_command=True)
-def rules(json_: JsonOption = False, *, options: SourceOptions) -> None:
+def rules(form: TextFormatOption = TextFormat.text, *, options: SourceOptions) -> None:
     """List the rules that decide when people are told."""
     from assay.documents import to_plain
 
@@ -139,7 +139,7 @@ def rules(json_: JsonOption = False, *, options: SourceOptions) -> None:
         return
     with options.open() as source:
         rules = source.rules()
-    if json_:
+    if form is TextFormat.json:
         say_json([to_plain(rule) for rule in rules])
         return
     rows = [
@@ -186,7 +186,7 @@ def set_rule(
 
 @rules_app.command("rm")
 def remove_rules(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of rules.")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Names of rules.")],
     *,
     options: SourceOptions,
 ) -> None:
@@ -199,10 +199,10 @@ def remove_rules(
 
 @app.command("notices")
 def notices(
-    alert: Annotated[str, typer.Argument(metavar="[ALERT]", help="Only those about this alert.")] = "",
+    alert: Annotated[str, typer.Argument(metavar="ALERT", help="Only those about this alert.")] = "",
     state: Annotated[NoticeState | None, typer.Option("--state", help="Only those in this state.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many.")] = 50,
-    json_: JsonOption = False,
+    form: TextFormatOption = TextFormat.text,
     *,
     options: SourceOptions,
 ) -> None:
@@ -211,7 +211,7 @@ def notices(
 
     with options.open() as source:
         messages = source.notices(alert, state.value if state else None, limit)
-    if json_:
+    if form is TextFormat.json:
         say_json([to_plain(message) for message in messages])
         return
     rows = [
@@ -231,7 +231,7 @@ def notices(
 
 @app.command("resend")
 def resend(
-    notices: Annotated[list[int], typer.Argument(metavar="NOTICE...", help="Numbers of messages.")],
+    notices: Annotated[list[int], typer.Argument(metavar="NOTICE", help="Numbers of messages.")],
     *,
     options: SourceOptions,
 ) -> None:

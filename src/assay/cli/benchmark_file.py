@@ -54,7 +54,7 @@ def _refuse_existing(path: Path, force: bool) -> None:
         )
 
 
-def validate(files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Benchmark files.")]) -> None:
+def validate(files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Benchmark files.")]) -> None:
     """Check benchmark files, every point of their matrix included."""
     from assay.run.inputs import plan_of, refuse_inputs
     from assay.spec.load import load

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
 from assay.cli.ab import AtMostOption, MetricOption, duration, share
-from assay.cli.options import BenchmarkFile, QuietOption, SetOption, StoreOption
+from assay.cli.options import BenchmarkFile, QuietOption, SetOption, StoreOption, TextFormat, TextFormatOption
 from assay.cli.output import say, terminal_width
-from assay.cli.run import LockOption, NoControlOption
+from assay.cli.run import MachineOptions
 from assay.errors import SpecError, UsageError
 from assay.units import show_seconds
 
@@ -35,6 +35,7 @@ _BISECT_SCHEMA = "assay.bisect/1"
 class ItemOptions:
     """What is searched: commits from a good to a bad one, or the values of a key."""
 
+    GROUP: ClassVar[str] = "What is searched"
     good: Annotated[str, typer.Option("--good", metavar="COMMIT", help="A commit that is good.")] = ""
     bad: Annotated[
         str, typer.Option("--bad", metavar="COMMIT", help="A later commit that is bad; HEAD when left out.")
@@ -73,18 +74,17 @@ def bisect(
     ] = 40,
     at_most: AtMostOption = "",
     settings: SetOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    form: TextFormatOption = TextFormat.text,
     store: StoreOption = None,
     quiet: QuietOption = False,
-    lock: LockOption = None,
-    no_control: NoControlOption = False,
+    machine: MachineOptions,
 ) -> None:
     """Find the first bad commit or value between a good and a bad one, measuring only where it decides."""
     from assay.analyse.ab import wanted_from
     from assay.experiments import bisect as bisecting
     from assay.report.live import view_for
 
-    view = view_for(text=not as_json, quiet=quiet)
+    view = view_for(text=form is TextFormat.text, quiet=quiet)
     search = bisecting.BisectSearch(
         wanted=wanted_from(metric) if metric else None,
         worse_than=share(worse_than, "--worse-than") or None if worse_than else None,
@@ -98,10 +98,10 @@ def bisect(
             build=items.build,
             store=store,
             view=view,
-            lock=lock.value if lock else None,
-            control=not no_control,
+            lock=machine.lock_mode,
+            control=not machine.no_control,
         )
-    say(json.dumps(_document(result), indent=2) if as_json else _text(result))
+    say(json.dumps(_document(result), indent=2) if form is TextFormat.json else _text(result))
     raise typer.Exit(0 if result.found else 3)
 
 
@@ -212,28 +212,28 @@ _BUILT_IN = "noise of this machine"
 def noise(
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="[FILE]", help="Benchmark file; a fixed loop of integers and memory when left out."),
+        typer.Argument(metavar="FILE", help="Benchmark file; a fixed loop of integers and memory when left out."),
     ] = None,
     runs: Annotated[int, typer.Option("--runs", "-n", min=4, max=100, help="Fresh processes of each job.")] = 12,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the study as JSON.")] = False,
+    form: TextFormatOption = TextFormat.text,
     all_metrics: Annotated[bool, typer.Option("--all", help="All metrics, not only the headline ones.")] = False,
     settings: SetOption = None,
     store: StoreOption = None,
     quiet: QuietOption = False,
-    lock: LockOption = None,
-    no_control: NoControlOption = False,
+    *,
+    machine: MachineOptions,
 ) -> None:
     """Study the noise of this machine (A/A): spread within and between runs, drift, and the smallest visible change."""
     from assay.api.run import run as run_benchmark
     from assay.report.live import view_for
 
     loaded = _benchmark(file, runs, settings or ())
-    view = view_for(text=not as_json, quiet=quiet)
+    view = view_for(text=form is TextFormat.text, quiet=quiet)
     result = run_benchmark(
-        loaded, store=store, fresh=True, view=view, lock=lock.value if lock else None, control=not no_control
+        loaded, store=store, fresh=True, view=view, lock=machine.lock_mode, control=not machine.no_control
     )
     studied = {job.job: _studied(result, job, all_metrics=all_metrics) for job in result.jobs}
-    say(_noise_json(result, studied) if as_json else _noise_text(result, studied))
+    say(_noise_json(result, studied) if form is TextFormat.json else _noise_text(result, studied))
     raise typer.Exit(0 if all(job.state == "done" for job in result.jobs) else 3)
 
 

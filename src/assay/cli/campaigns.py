@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay.cli.logs import show_logs
 from assay.cli.options import (
     FailOn,
     Format,
     FormatOption,
-    JsonOption,
     ServerOptions,
     StoreOption,
+    TextFormat,
+    TextFormatOption,
     Verbs,
     open_store,
 )
@@ -40,7 +40,7 @@ def list_(
     state: Annotated[str, typer.Option("--state", help="Only campaigns in this state.")] = "",
     benchmark: Annotated[str, typer.Option("--benchmark", help="Only campaigns of this benchmark.")] = "",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many.")] = 20,
-    json_: JsonOption = False,
+    form: TextFormatOption = TextFormat.text,
     *,
     server: ServerOptions,
 ) -> None:
@@ -48,7 +48,7 @@ def list_(
     client = server.connect()
     asked = {"state": state, "benchmark": benchmark, "limit": limit}
     campaigns = client.get("/campaigns", {name: value for name, value in asked.items() if value})["items"]
-    if json_:
+    if form is TextFormat.json:
         say_json(campaigns)
         return
     rows = [
@@ -105,12 +105,12 @@ def attach(
 
 
 @campaigns_app.command("placement")
-def placement(campaign: Campaign, json_: JsonOption = False, *, server: ServerOptions) -> None:
+def placement(campaign: Campaign, form: TextFormatOption = TextFormat.text, *, server: ServerOptions) -> None:
     """Show which agents can take a campaign's jobs, and what the others lack."""
     from assay.report.sheet import plain
 
     placement = server.connect().get(f"/campaigns/{campaign}/placement")
-    if json_:
+    if form is TextFormat.json:
         say_json(placement)
         return
     for group in placement["groups"]:
@@ -122,7 +122,7 @@ def placement(campaign: Campaign, json_: JsonOption = False, *, server: ServerOp
 
 @campaigns_app.command("cancel")
 def cancel(
-    campaigns: Annotated[list[str], typer.Argument(metavar="CAMPAIGN...")],
+    campaigns: Annotated[list[str], typer.Argument(metavar="CAMPAIGN")],
     *,
     server: ServerOptions,
     store: StoreOption = None,
@@ -191,7 +191,7 @@ def resubmit(campaign: Campaign, *, server: ServerOptions) -> None:
 
 
 @campaigns_app.command("rm")
-def rm(campaigns: Annotated[list[str], typer.Argument(metavar="CAMPAIGN...")], *, server: ServerOptions) -> None:
+def rm(campaigns: Annotated[list[str], typer.Argument(metavar="CAMPAIGN")], *, server: ServerOptions) -> None:
     """Remove campaigns with their results from the server."""
     client = server.connect()
     for campaign in campaigns:
@@ -202,7 +202,7 @@ def rm(campaigns: Annotated[list[str], typer.Argument(metavar="CAMPAIGN...")], *
 jobs_app = Verbs(help="List, show, cancel and retry single jobs of a server.")
 
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")]
-Jobs = Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs.")]
+Jobs = Annotated[list[str], typer.Argument(metavar="JOB", help="Ids of jobs.")]
 
 
 @jobs_app.command("list")
@@ -213,7 +213,7 @@ def list_jobs(
     agent: Annotated[str, typer.Option("--agent", help="Only jobs that this agent holds or held last.")] = "",
     text: Annotated[str, typer.Option("--text", help="Only jobs whose id, benchmark or point contains this.")] = "",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many.")] = 50,
-    json_: JsonOption = False,
+    form: TextFormatOption = TextFormat.text,
     *,
     server: ServerOptions,
 ) -> None:
@@ -221,7 +221,7 @@ def list_jobs(
     asked = {"state": state, "campaign": campaign, "benchmark": benchmark, "agent": agent, "text": text, "limit": limit}
     client = server.connect()
     jobs = client.get("/jobs", {name: value for name, value in asked.items() if value})["items"]
-    if json_:
+    if form is TextFormat.json:
         say_json(jobs)
         return
     rows = [
@@ -231,7 +231,7 @@ def list_jobs(
 
 
 @jobs_app.command("show")
-def show_job(job: JobName, json_: JsonOption = False, *, server: ServerOptions) -> None:
+def show_job(job: JobName, form: TextFormatOption = TextFormat.text, *, server: ServerOptions) -> None:
     """Show a job: its result, its attempts and everything that happened to it."""
     from assay.analyse.records import MultiRunJobResult
     from assay.documents import from_json
@@ -239,7 +239,7 @@ def show_job(job: JobName, json_: JsonOption = False, *, server: ServerOptions) 
 
     client = server.connect()
     record = client.get(f"/jobs/{job}")
-    if json_:
+    if form is TextFormat.json:
         say_json(record)
         return
     result = from_json(MultiRunJobResult, client.text(f"/jobs/{job}/result"), source=job)
@@ -248,14 +248,6 @@ def show_job(job: JobName, json_: JsonOption = False, *, server: ServerOptions) 
     for event in record["history"]:
         detail = ", ".join(f"{name} {value}" for name, value in event["detail"].items())
         say(f"  {moment(event['at'])}  {event['kind']}{f' ({detail})' if detail else ''}")
-
-
-@jobs_app.command("logs")
-def job_logs(job: JobName, *, server: ServerOptions) -> None:
-    """Print the lines that a job's attempts wrote."""
-    from assay.engines.fleet import job_lines
-
-    show_logs(job_lines(server.connect(), job))
 
 
 @jobs_app.command("cancel")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.options import JsonOption, SetOption, StoreOption, Verbs
+from assay.cli.options import SetOption, StoreOption, TextFormat, TextFormatOption, Verbs
 from assay.cli.output import say, say_json, say_table
 from assay.errors import UsageError
 from assay.units import show_bytes, show_seconds
@@ -38,13 +38,13 @@ def add(name: Name, settings: SetOption = None) -> None:
 
 
 @slurm_app.command("list")
-def list_(json_: JsonOption = False) -> None:
+def list_(form: TextFormatOption = TextFormat.text) -> None:
     """List the clusters that are known by name."""
     from assay.engines.slurm.draft import clusters, registry_file
 
     sections = clusters()
     plain = {name: section.model_dump(mode="json", exclude_unset=True) for name, section in sections.items()}
-    if json_:
+    if form is TextFormat.json:
         say_json(plain)
         return
     rows = [
@@ -67,7 +67,7 @@ def list_(json_: JsonOption = False) -> None:
 
 
 @slurm_app.command("rm")
-def rm(names: Annotated[list[str], typer.Argument(metavar="NAME...")]) -> None:
+def rm(names: Annotated[list[str], typer.Argument(metavar="NAME")]) -> None:
     """Forget clusters; nothing of theirs is removed."""
     from assay.engines.slurm.draft import remove
 
@@ -78,9 +78,9 @@ def rm(names: Annotated[list[str], typer.Argument(metavar="NAME...")]) -> None:
 
 @slurm_app.command("check")
 def check_slurm(
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="A cluster by name; the one here when left out.")] = "",
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A cluster by name; the one here when left out.")] = "",
     on_node: Annotated[bool, typer.Option("--node", help="Also run a small batch job on a compute node.")] = False,
-    json_: JsonOption = False,
+    form: TextFormatOption = TextFormat.text,
     store: StoreOption = None,
 ) -> None:
     """Ask Slurm what it is: version, partitions, GPUs, accounting, shared folder, container runtimes."""
@@ -90,7 +90,7 @@ def check_slurm(
     from assay.store.location import store_folder
 
     report = look(cluster(name) if name else Slurm(), store_folder(store), on_node=on_node)
-    if json_:
+    if form is TextFormat.json:
         say_json(asdict(report))
     else:
         _say_slurm(report)
@@ -138,11 +138,11 @@ def group() -> None:
 @kubernetes_app.command("check")
 def check_kubernetes(
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="Benchmark file whose place.kubernetes is meant.")
+        Path | None, typer.Argument(metavar="FILE", help="Benchmark file whose place.kubernetes is meant.")
     ] = None,
     settings: SetOption = None,
     with_pod: Annotated[bool, typer.Option("--pod", help="Also run a small pod with the image.")] = False,
-    json_: JsonOption = False,
+    form: TextFormatOption = TextFormat.text,
 ) -> None:
     """Ask a cluster what it is, and what this account may do there: version, namespace, rights, nodes.
 
@@ -159,7 +159,7 @@ def check_kubernetes(
             try_="name one by --set image=IMAGE, or in the file",
         )
     report = look(section, with_pod=with_pod)
-    if json_:
+    if form is TextFormat.json:
         say_json(asdict(report))
     else:
         _say_kubernetes(report)

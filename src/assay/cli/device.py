@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay.cli.options import FailOn, Format, JsonOption, QuietOption, StoreOption, Verbs
+from assay.cli.options import (
+    FailOn,
+    Format,
+    FormatOption,
+    QuietOption,
+    StoreOption,
+    TextFormat,
+    TextFormatOption,
+    Verbs,
+)
 from assay.cli.output import say, say_json, say_table, use_colour
 from assay.cli.run import end
 from assay.errors import UsageError
@@ -42,7 +51,7 @@ def bench(
         Path | None, typer.Option("--folder", help="Where the storage test makes its file, for cpu.")
     ] = None,
     bare: Annotated[bool, typer.Option("--bare", help="Also time a bare loop of the library, in turn.")] = False,
-    json_: JsonOption = False,
+    form: FormatOption = Format.text,
     fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Which verdict gives exit code 1.")] = FailOn.invalid,
     store: StoreOption = None,
     quiet: QuietOption = False,
@@ -57,17 +66,16 @@ def bench(
     target |= {"threads": threads} if threads is not None else {}
     target |= {"folder": str(folder.absolute())} if folder is not None else {}
     document = {"benchmark": f"device {device}", "target": target, "measure": {"runs": runs}}
-    form = Format.json if json_ else Format.text
-    view = view_for(text=not json_, quiet=quiet)
-    # Somebody who asks for a measurement wants one, not the rest of one that was interrupted.
+    view = view_for(text=form is Format.text, quiet=quiet)
+    # Who asks for a measurement wants a new one, not the rest of an interrupted one.
     end(run_benchmark(load(document), store=store, fresh=True, view=view), form, fail_on)
 
 
 @app.command("list")
-def list_(json_: JsonOption = False) -> None:
+def list_(form: TextFormatOption = TextFormat.text) -> None:
     """List the devices of this machine, and what they can be measured with."""
     rows = [{"device": name, "name": what, "by": by} for name, what, by in _devices()]
-    if json_:
+    if form is TextFormat.json:
         say_json(rows)
         return
     table = [(row["device"], row["name"], row["by"]) for row in rows]
@@ -75,12 +83,12 @@ def list_(json_: JsonOption = False) -> None:
 
 
 @app.command("locks")
-def locks(json_: JsonOption = False) -> None:
+def locks(form: TextFormatOption = TextFormat.text) -> None:
     """Show who measures on which device now."""
     from assay.hardware.fitness.lock import holders
 
     holds = holders()
-    if json_:
+    if form is TextFormat.json:
         say_json([holder.record() for holder in holds])
         return
     say("\n".join(f"{holder.device}: {holder.sentence()}" for holder in holds) or "nobody holds a device")
@@ -145,14 +153,14 @@ def doctor(
         str | None,
         typer.Option("--device", help="Look at one device, such as cpu or cuda:0; all of them by default."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the findings and every reading as JSON.")] = False,
+    form: TextFormatOption = TextFormat.text,
     control: Annotated[
         bool, typer.Option("--control/--no-control", help="Time the control workload, about a second.")
     ] = True,
 ) -> None:
     """Say whether this machine is fit to be measured on, and how to make it so; nothing is changed."""
     diagnosis = _diagnose(_canonical(device), control)
-    say(json.dumps(_document(diagnosis), indent=2, ensure_ascii=False) if as_json else _text(diagnosis))
+    say(json.dumps(_document(diagnosis), indent=2, ensure_ascii=False) if form is TextFormat.json else _text(diagnosis))
     raise typer.Exit(_NOT_FIT if diagnosis.fit == "not fit" else 0)
 
 

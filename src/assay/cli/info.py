@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.options import JsonOption
+from assay.cli.options import TextFormat, TextFormatOption
 from assay.cli.output import say, say_json, terminal_width, use_colour
 from assay.units import show_bytes
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def info(
-    json_: JsonOption = False,
+    form: TextFormatOption = TextFormat.text,
     models: Annotated[
         list[Path] | None,
         typer.Option("--models", metavar="FOLDER", help="Look for models in this folder and below; may be repeated."),
@@ -43,7 +43,7 @@ def info(
         fresh=fresh,
         tell=_tell,
     )
-    if json_:
+    if form is TextFormat.json:
         say_json(facts)
         return
     text = render(facts, terminal_width())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.options import JsonOption, StoreOption, Verbs, bare_option, open_store, option_value
+from assay.cli.options import StoreOption, TextFormat, TextFormatOption, Verbs, bare_option, open_store, option_value
 from assay.cli.output import say, say_json, say_table, terminal_width
 from assay.errors import UsageError
 from assay.units import seconds
@@ -102,12 +102,14 @@ def create(
 
 
 @app.command("status")
-def status(provider: ProviderOption = Provider.local, name: NameOption = "default", json_: JsonOption = False) -> None:
+def status(
+    provider: ProviderOption = Provider.local, name: NameOption = "default", form: TextFormatOption = TextFormat.text
+) -> None:
     """Ask every part whether it works; exit code 1 if one does not, or nothing is up."""
     from assay.infra.providers import status as look
 
     status = look(provider.value, name)
-    if json_:
+    if form is TextFormat.json:
         say_json(asdict(status))
     else:
         _say(status)
@@ -179,7 +181,7 @@ monitoring_app = Verbs(help="Show what Prometheus saw of a campaign; write files
 def show(
     campaign: Annotated[str, typer.Argument(help="Id, its beginning, `latest` or `latest~1`.")] = "latest",
     job: Annotated[int | None, typer.Option("--job", help="Only this job, counted from 0.")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    form: TextFormatOption = TextFormat.text,
     store: StoreOption = None,
 ) -> None:
     """Show what was scraped of nodes and services while each job ran."""
@@ -197,7 +199,7 @@ def show(
             code="unknown-job",
             try_=f"it has the jobs 0 to {len(record.jobs) - 1}",
         )
-    if json_:
+    if form is TextFormat.json:
         import json
 
         monitored = {

@@ -27,7 +27,7 @@ def logs(
         str,
         typer.Argument(metavar="JOB", help="Id of the job; or a campaign: its first job, of a server's all its jobs."),
     ] = "latest",
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Continue until the job has ended.")] = False,
     service: Annotated[str, typer.Option("--service", help="Of this service, or of `monitor`.")] = "",
     *,
     options: SourceOptions,

@@ -14,30 +14,10 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from assay.cli import (
-    ab,
-    agent,
-    alerts,
-    benchmark_file,
-    bisect,
-    campaigns,
-    clusters,
-    compare,
-    device,
-    info,
-    infra,
-    logs,
-    objects,
-    plan,
-    results,
-    run,
-    schedule,
-    series,
-    serve,
-    sim,
-)
+from assay.cli.help import WIDEST
 from assay.cli.options import Verbs
 from assay.cli.output import say
+from assay.cli.verbs import RootGroup
 from assay.errors import AssayError
 from assay.version import __version__
 
@@ -50,52 +30,11 @@ _COMPLETE = "_ASSAY_COMPLETE"
 app = Verbs(
     name="assay",
     help="Benchmarks for machine learning whose results carry their own doubt.",
+    cls=RootGroup,
     add_completion=False,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDEST},
 )
-
-app.command("run")(run.run)
-app.command("plan")(plan.plan)
-app.command("validate")(benchmark_file.validate)
-app.command("init")(benchmark_file.init)
-app.command("import")(benchmark_file.import_)
-app.command("prepare")(plan.prepare)
-app.add_typer(benchmark_file.recipes_app, name="recipes")
-app.command("schema")(benchmark_file.schema)
-app.command("models")(benchmark_file.models)
-app.command("info")(info.info)
-app.command("doctor")(device.doctor)
-app.add_typer(device.app, name="device")
-app.add_typer(results.app, name="results")
-app.command("compare")(compare.compare)
-app.command("gate")(compare.gate)
-app.add_typer(series.app, name="series")
-app.command("explain")(series.explain)
-app.command("ab")(ab.ab)
-app.command("bisect")(bisect.bisect)
-app.command("noise")(bisect.noise)
-app.command("report")(results.report)
-app.command("merge")(results.merge)
-app.command("score")(results.score)
-app.add_typer(campaigns.campaigns_app, name="campaigns")
-app.add_typer(schedule.app, name="schedule")
-app.add_typer(alerts.app, name="alerts")
-app.add_typer(campaigns.jobs_app, name="jobs")
-app.command("logs")(logs.logs)
-app.add_typer(clusters.slurm_app, name="clusters")
-app.add_typer(clusters.kubernetes_app, name="kubernetes")
-app.add_typer(schedule.agents_app, name="agents")
-app.add_typer(agent.app, name="agent")
-app.command("serve")(serve.serve)
-app.add_typer(infra.app, name="infra")
-app.add_typer(sim.app, name="sim")
-app.command("demo-data")(sim.demo_data)
-app.add_typer(serve.tokens_app, name="tokens")
-app.add_typer(infra.monitoring_app, name="monitoring")
-app.add_typer(serve.db_app, name="db")
-app.add_typer(objects.app, name="objects")
-app.command("exec")(run.exec_)
 
 
 class Shell(StrEnum):
@@ -107,7 +46,6 @@ class Shell(StrEnum):
     powershell = "powershell"
 
 
-@app.command("completion")
 def completion(shell: Annotated[Shell, typer.Argument(help="The shell to teach.")]) -> None:
     """Print a completion script: `eval "$(assay completion bash)"`, or write it where the shell looks for it."""
     from typer.completion import get_completion_script  # type: ignore[attr-defined]

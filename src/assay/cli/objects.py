@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay.cli.options import JsonOption, StoreOption, Verbs, open_store, option_value
+from assay.cli.options import StoreOption, TextFormat, TextFormatOption, Verbs, open_store, option_value
 from assay.cli.output import say, say_json
 from assay.errors import AssayError, StoreError, UsageError
 from assay.units import show_bytes, size_bytes
@@ -63,7 +63,7 @@ def use(
 
 
 @app.command("status")
-def status(store: StoreOption = None, json_: JsonOption = False) -> None:
+def status(store: StoreOption = None, form: TextFormatOption = TextFormat.text) -> None:
     """Say which object store it is, whether it answers, and what waits for it; exit code 1 if it does not answer."""
     from assay.store.objects.transfer import only_there
 
@@ -81,7 +81,7 @@ def status(store: StoreOption = None, json_: JsonOption = False) -> None:
             backing.asked(lambda objects: next(objects.list("samples"), None))
         except AssayError as problem:
             status |= {"answers": False, "problem": problem.problem.message}
-    if json_:
+    if form is TextFormat.json:
         say_json(status)
     else:
         say(f"object store  {status['url']}")
@@ -119,7 +119,7 @@ def send(store: StoreOption = None) -> None:
 def verify(
     store: StoreOption = None,
     content: Annotated[bool, typer.Option("--content", help="Read every object and compare its SHA-256.")] = False,
-    json_: JsonOption = False,
+    form: TextFormatOption = TextFormat.text,
 ) -> None:
     """Hold the object store against the records; exit code 1 if files are missing or damaged."""
     from dataclasses import asdict
@@ -128,7 +128,7 @@ def verify(
 
     with _opened(store) as (opened, backing):
         comparison = held_against(opened.engine, backing, opened.shelves, content=content)
-    if json_:
+    if form is TextFormat.json:
         say_json(asdict(comparison))
     else:
         say(f"{_files(comparison.named)} named by records, {comparison.in_objects} in {backing.url}")

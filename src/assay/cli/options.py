@@ -6,14 +6,17 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_args, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
+from assay.cli.help import VerbCommand, VerbGroup
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
@@ -64,7 +67,8 @@ ObjectsOption = Annotated[
     ),
 ]
 ServerOption = Annotated[
-    str | None, typer.Option("--server", help="URL of the server.", envvar="ASSAY_SERVER", show_default=False)
+    str | None,
+    typer.Option("--server", metavar="URL", help="URL of the server.", envvar="ASSAY_SERVER", show_default=False),
 ]
 TokenFileOption = Annotated[
     Path | None,
@@ -74,7 +78,6 @@ CaOption = Annotated[
     Path | None, typer.Option("--ca", help="Certificate of the authority that signed the server's.", envvar="ASSAY_CA")
 ]
 FormatOption = Annotated[Format, typer.Option("--format", "-f", help="How to print the results.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Set a key of the file, such as measure.runs=3.")
 ]
@@ -84,9 +87,9 @@ QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progre
 TextFormatOption = Annotated[TextFormat, typer.Option("--format", "-f", help="How to print it.")]
 
 
-def bare_option(name: str, text: str) -> typer.models.OptionInfo:
-    """An option whose help tells its default itself."""
-    info: typer.models.OptionInfo = typer.Option(name, help=text, show_default=False)
+def bare_option(name: str, text: str, group: str | None = None) -> OptionInfo:
+    """An option whose help text itself names the default, in a group of the help."""
+    info: OptionInfo = typer.Option(name, help=text, show_default=False, rich_help_panel=group)
     return info
 
 
@@ -124,6 +127,7 @@ def span_s(text: str, option: str, most_s: float, *, code: str, try_: str) -> fl
 class ServerOptions:
     """A server, and how to be let in."""
 
+    GROUP: ClassVar[str] = "Server"
     url: ServerOption = None
     token_file: TokenFileOption = None
     ca: CaOption = None
@@ -197,10 +201,11 @@ class Verbs(typer.Typer):
 
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401  (those of Typer)
         # Plain help starts twice as fast.
-        super().__init__(**{"no_args_is_help": True, "rich_markup_mode": None, **settings})
+        plain = {"no_args_is_help": True, "rich_markup_mode": None, "add_completion": False, "cls": VerbGroup}
+        super().__init__(**{**plain, **settings})
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Verb], Verb]:  # noqa: ANN401
-        return self._registering(super().command(name, **settings))
+        return self._registering(super().command(name, **{"cls": VerbCommand, **settings}))
 
     def callback(self, **settings: Any) -> Callable[[Verb], Verb]:  # noqa: ANN401
         return self._registering(super().callback(**settings))
@@ -240,15 +245,29 @@ def _with_options_alone(verb: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _options(record: Any) -> Iterator[inspect.Parameter]:  # noqa: ANN401  (a dataclass)
-    """The fields of a record, and of the records in it, as parameters."""
+    """The fields of a record, and of the records in it, as parameters; help lists them under the record's GROUP."""
     types = get_type_hints(record, include_extras=True)
+    group: str | None = getattr(record, "GROUP", None)
     for field in fields(record):
-        if is_dataclass(types[field.name]):
-            yield from _options(types[field.name])
+        annotation = types[field.name]
+        if is_dataclass(annotation):
+            yield from _options(annotation)
         else:
             yield inspect.Parameter(
-                field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=types[field.name]
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=field.default,
+                annotation=_grouped(annotation, group) if group else annotation,
             )
+
+
+def _grouped(annotation: Any, group: str) -> Any:  # noqa: ANN401  (an annotated type)
+    kind, option, *_ = get_args(annotation)
+    if not isinstance(option, OptionInfo):
+        return annotation
+    in_group = copy(option)
+    in_group.rich_help_panel = group
+    return Annotated[kind, in_group]
 
 
 def _record(record: Any, given: dict[str, Any]) -> Any:  # noqa: ANN401  (a dataclass)

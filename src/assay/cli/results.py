@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.options import FailOn, Format, FormatOption, ServerOptions, SourceOptions, StoreOption, Verbs, open_store
+from assay.cli.options import (
+    FailOn,
+    Format,
+    FormatOption,
+    ServerOptions,
+    SourceOptions,
+    StoreOption,
+    TextFormat,
+    TextFormatOption,
+    Verbs,
+    open_store,
+)
 from assay.cli.output import exit_code, rendered, say, terminal_width, use_colour
 from assay.cli.run import write_reports
 from assay.errors import UsageError
@@ -120,7 +131,7 @@ def export(
 
 
 @app.command("rm")
-def rm(campaigns: Annotated[list[str], typer.Argument(metavar="CAMPAIGN...")], store: StoreOption = None) -> None:
+def rm(campaigns: Annotated[list[str], typer.Argument(metavar="CAMPAIGN")], store: StoreOption = None) -> None:
     """Remove campaigns with their samples; of those on a cluster also the shared folder."""
     from assay.engines import drive
 
@@ -132,13 +143,6 @@ def rm(campaigns: Annotated[list[str], typer.Argument(metavar="CAMPAIGN...")], s
                 say(note)
 
 
-class ScoreFormat(StrEnum):
-    """How scores are printed."""
-
-    table = "table"
-    json = "json"
-
-
 def score(
     result: Annotated[
         str, typer.Argument(metavar="RESULT", help="Campaign (id, its beginning, `latest`) or id of one job.")
@@ -146,7 +150,7 @@ def score(
     scorer: Annotated[
         list[str] | None, typer.Option("--scorer", "-s", help="Who judges; those of the benchmark when left out.")
     ] = None,
-    form: Annotated[ScoreFormat, typer.Option("--format", "-f", help="How to print the scores.")] = ScoreFormat.table,
+    form: TextFormatOption = TextFormat.text,
     list_: Annotated[bool, typer.Option("--list", help="Show the scores that there are; compute none.")] = False,
     *,
     options: SourceOptions,
@@ -161,7 +165,7 @@ def score(
         for job_result in () if list_ else _with_answers(results):
             source.score(job_result, scorer or ())
         scores = source.scores(results)
-    if form is ScoreFormat.json:
+    if form is TextFormat.json:
         say(scores_json(results, scores))
         return
     from assay.report.terminal import render_scores

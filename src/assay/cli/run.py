@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, ClassVar, NoReturn
 
 import typer
 
@@ -19,6 +19,7 @@ from assay.cli.options import (
     ServerOptions,
     SetOption,
     StoreOption,
+    bare_option,
 )
 from assay.cli.output import exit_code, rendered, say
 
@@ -40,31 +41,42 @@ class Spread(StrEnum):
 
 
 class Lock(StrEnum):
-    """What to do about a device on which somebody else measures."""
+    """What to do about a device on which another process measures."""
 
     wait = "wait"
     try_ = "try"
     off = "off"
 
 
-LockOption = Annotated[
-    Lock | None,
-    typer.Option(
-        "--lock",
-        help="A device on which somebody else measures: wait for it, or try and go on beside it.",
-        envvar="ASSAY_LOCK",
-        show_default="wait",
-    ),
-]
-NoControlOption = Annotated[
-    bool, typer.Option("--no-control", help="Time no control workload before and after each job.")
-]
+@dataclass(frozen=True, slots=True)
+class MachineOptions:
+    """How the machine is guarded while it is measured on."""
+
+    GROUP: ClassVar[str] = "Machine"
+    lock: Annotated[
+        Lock | None,
+        typer.Option(
+            "--lock",
+            help="If another measurement holds the device: wait for it, or run anyway.",
+            envvar="ASSAY_LOCK",
+            show_default="wait",
+        ),
+    ] = None
+    no_control: Annotated[
+        bool, typer.Option("--no-control", help="Time no control workload before and after each job.")
+    ] = False
+
+    @property
+    def lock_mode(self) -> str | None:
+        return self.lock.value if self.lock else None
 
 
 CancelOption = Annotated[
     bool,
     typer.Option(
-        "--cancel-on-interrupt", help="On a server or cluster: Ctrl-C ends the campaign, instead of leaving it there."
+        "--cancel-on-interrupt",
+        help="On a server or cluster: Ctrl-C ends the campaign, instead of leaving it there.",
+        rich_help_panel="Server",
     ),
 ]
 
@@ -80,6 +92,7 @@ class Unplaceable(StrEnum):
 class PlacementFlags:
     """How the agents of a server share the jobs."""
 
+    GROUP: ClassVar[str] = "Agents of a server"
     priority: Annotated[int | None, typer.Option("--priority", min=-100, max=100, help="Higher is served first.")] = (
         None
     )
@@ -87,7 +100,7 @@ class PlacementFlags:
     agent: Annotated[str, typer.Option("--agent", help="Only this agent, by name or id.")] = ""
     spread: Annotated[Spread | None, typer.Option("--spread", help="Over many agents, or on one.")] = None
     unplaceable: Annotated[
-        Unplaceable | None, typer.Option("--unplaceable", help="If no agent can take a job: wait, or fail at once.")
+        Unplaceable | None, typer.Option("--unplaceable", help="If no agent can take a job: wait, or fail immediately.")
     ] = None
 
     def options(self) -> PlacementOptions:
@@ -122,13 +135,15 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     *,
     server: ServerOptions,
-    local: Annotated[bool, typer.Option("--local", help="Measure here, even if ASSAY_SERVER is set.")] = False,
+    local: Annotated[
+        bool, bare_option("--local", "Measure here, even if ASSAY_SERVER is set.", ServerOptions.GROUP)
+    ] = False,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Submit to the server or cluster, print the campaign, leave.")
+        bool,
+        bare_option("--detach", "Submit to the server or cluster, print the campaign, leave.", ServerOptions.GROUP),
     ] = False,
     placement: PlacementFlags,
-    lock: LockOption = None,
-    no_control: NoControlOption = False,
+    machine: MachineOptions,
     cancel_on_interrupt: CancelOption = False,
 ) -> None:
     """Measure a benchmark here, on a server's fleet or on a cluster; an interrupted one continues where it stopped.
@@ -145,7 +160,7 @@ def run(
     from assay.engines.base import FollowOptions, RunOptions
 
     follow = FollowOptions(detach, cancel_on_interrupt, client)
-    how = RunOptions(fresh, lock.value if lock else None, not no_control, follow, options)
+    how = RunOptions(fresh, machine.lock_mode, not machine.no_control, follow, options)
     result = measure(loaded, how, view, store=store, objects=objects)
     if detach and engine_for(loaded, client).OUTLIVES:
         say(result.record.campaign)
@@ -230,17 +245,15 @@ def exec_(
     ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Do not keep the runs that are there already.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
-    lock: LockOption = None,
-    no_control: NoControlOption = False,
+    *,
+    machine: MachineOptions,
 ) -> None:
     """Measure one job document and write its result document and samples; an interrupted one continues."""
     from assay.errors import AssayError
     from assay.exec.document import RESULT, execute_document
     from assay.report.live import EventView, view_for
 
-    execute = partial(
-        execute_document, job, out, fresh=fresh, lock=lock.value if lock else None, control=not no_control
-    )
+    execute = partial(execute_document, job, out, fresh=fresh, lock=machine.lock_mode, control=not machine.no_control)
     if events:
         view = EventView(out / RESULT)
         try:

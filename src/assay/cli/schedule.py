@@ -1,4 +1,4 @@
-"""`assay schedule` and `assay agents`: benchmarks that a server runs by itself, and the devices of its fleet."""
+"""`assay schedules` and `assay agents`: benchmarks that a server runs by itself, and the devices of its fleet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import typer
 
-from assay.cli.options import BenchmarkFile, JsonOption, ServerOptions, SetOption, Verbs
+from assay.cli.options import BenchmarkFile, ServerOptions, SetOption, TextFormat, TextFormatOption, Verbs
 from assay.cli.output import in_words, labels_of, say, say_json, say_table
 from assay.clock import wall_time
 from assay.errors import SpecError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 app = Verbs(help="Have a server run benchmarks by itself, at the times that their files name.")
 
 Name = Annotated[str, typer.Argument(metavar="SCHEDULE", help="Name of the benchmark, or id of the schedule.")]
-Names = Annotated[list[str], typer.Argument(metavar="SCHEDULE...", help="Names of benchmarks, or ids of schedules.")]
+Names = Annotated[list[str], typer.Argument(metavar="SCHEDULE", help="Names of benchmarks, or ids of schedules.")]
 _SUBMITTED = ("submitted", "waiting")
 
 
@@ -32,7 +32,7 @@ def add(
     file: BenchmarkFile,
     settings: SetOption = None,
     agent: Annotated[str, typer.Option("--agent", help="Only this agent, by name or id.")] = "",
-    json_: JsonOption = False,
+    form: TextFormatOption = TextFormat.text,
     *,
     server: ServerOptions,
 ) -> None:
@@ -46,13 +46,13 @@ def add(
     loaded = read_with(file, settings or ())
     _scheduled(loaded)
     client = server.connect()
-    view = view_for(text=not json_, quiet=json_)
+    view = view_for(text=form is TextFormat.text, quiet=form is TextFormat.json)
     try:
         submission = submission_of(loaded, client, PlacementOptions(agent=agent), view)
     finally:
         view.close()
     made = client.post("/schedules", to_plain(submission), repeat=True)
-    if json_:
+    if form is TextFormat.json:
         say_json(made)
         return
     for line in _described(made):
@@ -63,13 +63,13 @@ def add(
 def list_(
     state: Annotated[str, typer.Option("--state", help="Only those that are `active` or `paused`.")] = "",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many.")] = 50,
-    json_: JsonOption = False,
+    form: TextFormatOption = TextFormat.text,
     *,
     server: ServerOptions,
 ) -> None:
     """List schedules by name, with the next time and what became of the last one."""
     schedules = server.connect().get("/schedules", {"state": state, "limit": limit})["items"]
-    if json_:
+    if form is TextFormat.json:
         say_json(schedules)
         return
     rows = [
@@ -85,7 +85,7 @@ def list_(
     say_table(
         ("schedule", "cron", "next", "last", "benchmark"),
         rows,
-        "no schedules yet; `assay schedule add FILE` makes one",
+        "no schedules yet; `assay schedules add FILE` makes one",
         flexible="benchmark",
     )
 
@@ -94,7 +94,7 @@ def list_(
 def show(
     schedule: Name,
     firings: Annotated[int, typer.Option("--firings", "-n", min=0, max=500, help="How many of its firings.")] = 10,
-    json_: JsonOption = False,
+    form: TextFormatOption = TextFormat.text,
     *,
     server: ServerOptions,
 ) -> None:
@@ -102,7 +102,7 @@ def show(
     client = server.connect()
     view = client.get(_path(schedule))
     history = client.get(f"{_path(schedule)}/firings", {"limit": firings})["items"] if firings else []
-    if json_:
+    if form is TextFormat.json:
         say_json({**view, "firings": history})
         return
     for line in _described(view["summary"]):
@@ -139,11 +139,11 @@ def rm(schedules: Names, *, server: ServerOptions) -> None:
         say(f"removed {schedule}")
 
 
-@app.command("run-now")
-def run_now(schedule: Name, json_: JsonOption = False, *, server: ServerOptions) -> None:
+@app.command("run")
+def run_now(schedule: Name, form: TextFormatOption = TextFormat.text, *, server: ServerOptions) -> None:
     """Fire now, beside the due times; prints the campaign. Exit code 1 when it was left out, 3 when it failed."""
     firing = server.connect().post(f"{_path(schedule)}/run")
-    if json_:
+    if form is TextFormat.json:
         say_json(firing)
     elif firing["campaign"]:
         say(firing["campaign"])
@@ -158,7 +158,7 @@ def next_(
     file: BenchmarkFile,
     count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="How many.")] = 5,
     settings: SetOption = None,
-    json_: JsonOption = False,
+    form: TextFormatOption = TextFormat.text,
 ) -> None:
     """Show the next times at which a benchmark would run; nothing is asked of any server."""
     from assay.clock import SYSTEM_CLOCK
@@ -176,7 +176,7 @@ def next_(
         }
         for due_at in due
     ]
-    if json_:
+    if form is TextFormat.json:
         say_json(times)
         return
     for line in _times(times):
@@ -260,10 +260,10 @@ Agent = Annotated[str, typer.Argument(metavar="AGENT", help="Id or name of the a
 
 
 @agents_app.command("list")
-def agent_list(json_: JsonOption = False, *, server: ServerOptions) -> None:
+def agent_list(form: TextFormatOption = TextFormat.text, *, server: ServerOptions) -> None:
     """List agents with their state and what they hold."""
     agents = list(server.connect().pages("/agents"))
-    if json_:
+    if form is TextFormat.json:
         say_json(agents)
         return
     rows = [
@@ -280,7 +280,7 @@ def agent_list(json_: JsonOption = False, *, server: ServerOptions) -> None:
     say_table(
         ("name", "id", "state", "heard", "jobs", "labels"),
         rows,
-        "no agents yet; on a device: assay agent start --host URL",
+        "no agents yet; on a device: assay agent start --server URL",
         flexible="labels",
     )
 
@@ -323,7 +323,7 @@ def agent_add(
 @agents_app.command("label")
 def agent_label(
     agent: Agent,
-    labels: Annotated[list[str], typer.Argument(metavar="NAME=VALUE...", help="Labels; an empty value removes one.")],
+    labels: Annotated[list[str], typer.Argument(metavar="NAME=VALUE", help="Labels; an empty value removes one.")],
     *,
     server: ServerOptions,
 ) -> None:

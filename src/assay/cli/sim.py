@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay.cli.options import Verbs
+from assay.cli.options import Verbs, bare_option
 from assay.cli.output import say
-from assay.cli.serve import DatabaseOption, FolderOption
+from assay.cli.serve import DatabaseOptions
 from assay.errors import UsageError
 from assay.sim.script import ListenOptions, ScriptSetting, Server, SimScript, settings_of
 
@@ -45,17 +45,29 @@ def _command(server: Server, meaning: str) -> Callable[..., None]:
     return verb
 
 
+# How help groups the settings of a server; all others are about where it listens and what it keeps.
+_GROUPS = {
+    "Times and text of answers": (
+        *("ttft", "itl", "latency", "tokens", "tokens_per_chunk", "first_chunk_tokens", "reasoning_tokens"),
+        *("reasoning_field", "role", "answer", "usage", "done", "body", "size"),
+    ),
+    "Model": ("model", "context_limit", "template_tokens", "dimensions", "tokenizer"),
+    "Limits and faults": ("capacity", "rate_limit", "stall", "pause", "error", "slow_start", "ready_after"),
+}
+
+
 def _settings(server: Server) -> list[ScriptSetting]:
     return [*settings_of(ListenOptions, server), *settings_of(SimScript, server)]
 
 
 def _parameter(one: ScriptSetting) -> inspect.Parameter:
     shown = f"{one.meaning} [{one.default}]" if one.default else one.meaning
-    option = typer.Option(one.flag, help=shown, show_default=False)
+    group = next((title for title, names in _GROUPS.items() if one.name in names), None)
+    option = bare_option(one.flag, shown, group)
     kind: Any = bool if one.switch is not None else list[str] if one.many else str
     if one.switch is not None:
         # A flag that is not given leaves the setting as the script file has it.
-        option = typer.Option(one.flag, help=shown, show_default=False, callback=_only_if_given(one.switch))
+        option.callback = _only_if_given(one.switch)
     return inspect.Parameter(
         one.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
     )
@@ -172,8 +184,6 @@ def _played(made: History, folder: Path, today: datetime) -> str:
 
 
 def demo_data(
-    folder: FolderOption = None,
-    database_url: DatabaseOption = None,
     campaigns: Annotated[int, typer.Option("--campaigns", min=10, max=100_000, help="How many campaigns.")] = 200,
     agents: Annotated[int, typer.Option("--agents", min=10, max=1000, help="How many machines.")] = 20,
     days: Annotated[int, typer.Option("--days", min=30, max=3650, help="Over how many days.")] = 365,
@@ -191,6 +201,8 @@ def demo_data(
     alive: Annotated[
         bool, typer.Option("--alive", help="Then let the agents go on until Ctrl-C, for a server to show.")
     ] = False,
+    *,
+    where: DatabaseOptions,
 ) -> None:
     """Fill a new store with simulated benchmarks, campaigns, results, series, alerts and agents.
 
@@ -201,15 +213,15 @@ def demo_data(
     from assay.store.location import store_folder
     from assay.store.store import Store
 
-    store = Store(store_folder(folder), database_url)
+    store = Store(store_folder(where.folder), where.database_url)
     try:
         if not _is_demo(store):
             amount = DemoSize(campaigns, agents, days, results, seed)
             say(fill(store, amount, _progress if sys.stderr.isatty() else None).in_words)
         elif not alive:
             say(f"{store.folder} holds demo data already, and is left as it is")
-        database = " and the same --database-url" if database_url else ""
-        say(f"look around: assay serve --folder {store.folder}{database}")
+        database = " and the same --database-url" if where.database_url else ""
+        say(f"look around: assay serve --store {store.folder}{database}")
         if alive:
             from assay.demo.keeper import Keeper
 

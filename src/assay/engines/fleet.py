@@ -125,9 +125,9 @@ def placement_lines(placement: Mapping[str, Any]) -> list[str]:
 def _schedule_line(schedule: Mapping[str, Any]) -> str:
     """What the server keeps beside the campaign when the file has a schedule."""
     if not schedule["next"]:
-        return f'its schedule is kept as it is here, and stays paused; `assay schedule resume "{schedule["name"]}"`'
+        return f'its schedule is kept as it is here, and stays paused; `assay schedules resume "{schedule["name"]}"`'
     coming = wall_time(schedule["next"][0]["local"])
-    return f'the server runs it again by itself, next {coming}; see `assay schedule show "{schedule["name"]}"`'
+    return f'the server runs it again by itself, next {coming}; see `assay schedules show "{schedule["name"]}"`'
 
 
 def _upload(parts: Mapping[str, tuple[LocalPart, ...]], client: FleetClient, view: View) -> None:

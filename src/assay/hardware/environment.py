@@ -66,7 +66,7 @@ def info(
     fresh: bool = False,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Facts:
-    """Everything that `assay info --json` prints.
+    """Everything that `assay info --format json` prints.
 
     Args:
         proofs: try each installed framework; without, only their versions are told.

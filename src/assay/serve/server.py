@@ -225,7 +225,7 @@ def welcome(settings: ServerSettings, port: int, *, open_: bool) -> list[str]:
         f"database  {settings.database_shown}, queue {queue}",
         *([f"files     {settings.objects}"] if settings.objects else []),
         f"access    {who}",
-        f"agent     assay agent start --host {url}",
+        f"agent     assay agent start --server {url}",
         f"measure   assay run bench.yaml --server {url}",
         f"dashboard {url}/" if is_built(settings.dashboard) else "dashboard not built: run `make web` in the checkout",
         f"api       {url}/api/v1/docs",

@@ -140,7 +140,7 @@ class Schedules(TableAccess):
 
 def unknown_schedule(reference: str) -> UsageError:
     return UsageError(
-        f"no schedule {reference!r} is kept", code="unknown-schedule", try_="`assay schedule list` shows what is there"
+        f"no schedule {reference!r} is kept", code="unknown-schedule", try_="`assay schedules list` shows what is there"
     )
 
 

@@ -35,7 +35,7 @@ def with_agent(tmp_path, monkeypatch, serve):
             words = [
                 "agent",
                 "start",
-                "--host",
+                "--server",
                 server.url,
                 "--state",
                 str(tmp_path / "agent"),

@@ -158,7 +158,7 @@ def assay(*arguments, **options):
 
 
 def test_info_prints_only_json_when_asked():
-    document = json.loads(assay("info", "--json").stdout)
+    document = json.loads(assay("info", "--format", "json").stdout)
     assert {"platform", "device", "capabilities", "profile"} <= set(document)
     assert "CPU (ONNX)" in document["capabilities"]
     assert document["profile"]["commands"] is False
@@ -176,22 +176,22 @@ def test_validate_proves_everything_and_fails_when_something_is_missing(tmp_path
 
 def test_test_tells_what_answers(small_server_at):
     server = small_server_at(token="right")
-    good = assay("test", "--host", server.url, "--token", "right")
+    good = assay("test", "--server", server.url, "--token", "right")
     assert good.returncode == 0, good.stdout
     assert re.search(r"ok +token +accepted", good.stdout)
     assert re.search(r"ok +round trip +\d+\.\d ms", good.stdout)
     assert "--token is visible" in good.stderr
-    bad = assay("test", "--host", server.url, "--token", "wrong")
+    bad = assay("test", "--server", server.url, "--token", "wrong")
     assert bad.returncode == 1
     assert "missing  token" in bad.stdout or "missing  server" in bad.stdout
-    nobody = assay("test", "--host", "http://127.0.0.1:9")
+    nobody = assay("test", "--server", "http://127.0.0.1:9")
     assert nobody.returncode == 1
     assert "does not answer" in nobody.stdout
 
 
 def test_enroll_makes_the_machine_known(server, tmp_path):
     for action in ("created", "updated"):
-        done = assay("enroll", "--host", server.url, "--state", str(tmp_path), "--label", "a=b", "--device-name", "n")
+        done = assay("enroll", "--server", server.url, "--state", str(tmp_path), "--label", "a=b", "--device-name", "n")
         assert done.stdout.split()[1] == action
     first, second = server.enrolments
     assert first["identity"] == second["identity"]
@@ -202,17 +202,17 @@ def test_enroll_makes_the_machine_known(server, tmp_path):
     ("arguments", "code"),
     [
         (["start"], "no-server"),
-        (["start", "--host", "ftp://x"], "server-url"),
-        (["start", "--host", "http://x", "--label", "a"], "label"),
-        (["start", "--host", "http://x", "--allow", "everything"], "allow"),
-        (["start", "--host", "http://x", "--allow-env", "KEY,NOT-A-NAME"], "allow-env"),
-        (["start", "--host", "http://x", "--allow-env", "ASSAY_TOKEN"], "allow-env"),
-        (["start", "--host", "http://x", "--device", "abacus"], "device"),
-        (["start", "--host", "http://x", "--device", "cuda:0", "--device", "gpu:0"], "device"),
-        (["start", "--host", "http://x", "--log-level", "loud"], "log-level"),
-        (["start", "--host", "http://x", "--min-free", "some"], "size"),
-        (["start", "--host", "http://x", "--token-file", "/nowhere"], "token-file"),
-        (["start", "--host", "https://x", "--ca", "/nowhere"], "ca"),
+        (["start", "--server", "ftp://x"], "server-url"),
+        (["start", "--server", "http://x", "--label", "a"], "label"),
+        (["start", "--server", "http://x", "--allow", "everything"], "allow"),
+        (["start", "--server", "http://x", "--allow-env", "KEY,NOT-A-NAME"], "allow-env"),
+        (["start", "--server", "http://x", "--allow-env", "ASSAY_TOKEN"], "allow-env"),
+        (["start", "--server", "http://x", "--device", "abacus"], "device"),
+        (["start", "--server", "http://x", "--device", "cuda:0", "--device", "gpu:0"], "device"),
+        (["start", "--server", "http://x", "--log-level", "loud"], "log-level"),
+        (["start", "--server", "http://x", "--min-free", "some"], "size"),
+        (["start", "--server", "http://x", "--token-file", "/nowhere"], "token-file"),
+        (["start", "--server", "https://x", "--ca", "/nowhere"], "ca"),
         (["serve", "--listen", "nowhere"], "listen"),
     ],
 )
@@ -225,12 +225,12 @@ def test_wrong_use_is_told_with_exit_code_2(arguments, code, tmp_path, monkeypat
 
 def test_a_service_file_is_printed_or_written_once(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
-    printed = assay("install-service", "--user", "--print", "--host", "http://s:1", "--label", "a=b")
-    assert "agent start --host http://s:1 --label a=b" in printed.stdout
+    printed = assay("install-service", "--user", "--print", "--server", "http://s:1", "--label", "a=b")
+    assert "agent start --server http://s:1 --label a=b" in printed.stdout
     assert not list(tmp_path.iterdir())
-    written = assay("install-service", "--user", "--host", "http://s:1")
+    written = assay("install-service", "--user", "--server", "http://s:1")
     assert written.returncode == 0
-    again = assay("install-service", "--user", "--host", "http://s:2")
+    again = assay("install-service", "--user", "--server", "http://s:2")
     assert (again.returncode, "service-exists" in again.stderr) == (2, True)
 
 
@@ -238,16 +238,16 @@ def test_a_service_file_is_printed_or_written_once(tmp_path, monkeypatch):
 @pytest.mark.parametrize("words", [("--token", "secret-of-mine"), ("--token=secret-of-mine",)])
 def test_the_token_of_a_service_is_for_its_owner_alone(tmp_path, monkeypatch, words):
     monkeypatch.setenv("HOME", str(tmp_path))
-    printed = assay("install-service", "--user", "--print", "--host", "http://s:1", *words)
+    printed = assay("install-service", "--user", "--print", "--server", "http://s:1", *words)
     assert "secret-of-mine" not in printed.stdout
-    done = assay("install-service", "--user", "--host", "http://s:1", "--label", "a=b", *words)
+    done = assay("install-service", "--user", "--server", "http://s:1", "--label", "a=b", *words)
     assert done.returncode == 0, done.stderr
     holding = [path for path in tmp_path.rglob("*") if path.is_file() and "secret-of-mine" in path.read_text()]
     assert [path.read_text() for path in holding] == ["ASSAY_TOKEN=secret-of-mine\n"]
     assert holding[0].stat().st_mode & 0o077 == 0
     unit = (tmp_path / ".config/systemd/user/assay-agent.service").read_text()
     assert f"EnvironmentFile={holding[0]}" in unit
-    assert "agent start --host http://s:1 --label a=b\n" in unit
+    assert "agent start --server http://s:1 --label a=b\n" in unit
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")

@@ -37,7 +37,7 @@ def start_command(server, state, *options):
         *ASSAY,
         "agent",
         "start",
-        "--host",
+        "--server",
         server.url,
         "--state",
         str(state),

@@ -112,7 +112,7 @@ def test_a_server_without_queues_is_asked_itself(server, run_agent, make_job, qu
 def test_reachability_of_redis_is_told_and_its_password_is_not(server, redis_server, monkeypatch):
     redis_server.fresh()
     monkeypatch.setenv("REDIS_SECRET", "hunter2-hunter2")
-    command = [sys.executable, "-m", "assay", "agent", "test", "--host", server.url, "--redis-host", "127.0.0.1"]
+    command = [sys.executable, "-m", "assay", "agent", "test", "--server", server.url, "--redis-host", "127.0.0.1"]
     good = subprocess.run([*command, "--redis-port", str(redis_server.port)], capture_output=True, text=True)
     assert good.returncode == 0, good.stdout
     assert f"127.0.0.1:{redis_server.port} answers" in good.stdout
@@ -127,13 +127,13 @@ def test_reachability_of_redis_is_told_and_its_password_is_not(server, redis_ser
 
 def test_the_missing_package_is_named(server, tmp_path):
     code = "import sys; sys.modules['redis'] = None; from assay.cli.main import main; main()"
-    command = [sys.executable, "-c", code, "agent", "start", "--host", server.url, "--state", str(tmp_path)]
+    command = [sys.executable, "-c", code, "agent", "start", "--server", server.url, "--state", str(tmp_path)]
     done = subprocess.run([*command, "--redis-host", "127.0.0.1"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert "pip install 'assay-bench[redis]'" in done.stderr
 
 
 def test_a_local_redis_for_a_remote_server_is_used_as_given_with_a_warning(tmp_path):
-    command = [sys.executable, "-m", "assay", "agent", "test", "--host", "http://192.0.2.1:1"]
+    command = [sys.executable, "-m", "assay", "agent", "test", "--server", "http://192.0.2.1:1"]
     done = subprocess.run([*command, "--redis-host", "localhost"], capture_output=True, text=True, timeout=60)
     assert "Redis is looked for on this machine" in done.stderr

@@ -11,7 +11,7 @@ import pytest
 from assay.agent.service import ServiceFile, ServiceOptions, install, service
 from assay.errors import UsageError
 
-ARGUMENTS = ("--host", "https://server:8080/", "--label", 'note=100% of $HOME "x"')
+ARGUMENTS = ("--server", "https://server:8080/", "--label", 'note=100% of $HOME "x"')
 
 
 def unit(wish):
@@ -23,7 +23,7 @@ def unit(wish):
 
 def test_a_unit_runs_the_agent_of_this_python_and_nothing_is_replaced_in_it():
     start = unit(ServiceOptions(ARGUMENTS, run_as="bench"))["Service"]["ExecStart"]
-    assert start.startswith(f"{sys.executable} -m assay agent start --host https://server:8080/ --label ")
+    assert start.startswith(f"{sys.executable} -m assay agent start --server https://server:8080/ --label ")
     assert start.endswith('"note=100%% of $$HOME \\"x\\""')
 
 
@@ -88,7 +88,7 @@ def test_launchd_gets_a_property_list():
 
 
 def test_windows_is_told_what_to_type():
-    wanted = service(ServiceOptions(("--host", "http://s")), "win32")
+    wanted = service(ServiceOptions(("--server", "http://s")), "win32")
     assert wanted.path is None
     assert "schtasks /Create /TN assay-agent" in wanted.then[0]
     with pytest.raises(UsageError, match="no service files"):

@@ -204,7 +204,7 @@ def test_a_cancelled_job_frees_its_agent(fleet):
 def test_a_command_waits_for_an_agent_that_is_allowed_to_run_it(fleet):
     log = (fleet.folder / "plain.log").open("ab")
     fleet._start(
-        [*ASSAY, "agent", "start", "--host", fleet.url, "--state", str(fleet.folder / "plain"), "--min-free", "1MB"],
+        [*ASSAY, "agent", "start", "--server", fleet.url, "--state", str(fleet.folder / "plain"), "--min-free", "1MB"],
         log,
     )
     wait_for(lambda: list(fleet.client.pages("/agents")), what="the agent")
@@ -273,7 +273,7 @@ def test_an_agent_is_no_way_into_its_network_or_its_environment(closed_fleet, li
     fleet = closed_fleet
     monkeypatch.setenv("DB_PASSWORD", "canary-of-the-agent")
     far = fleet.url.replace("127.0.0.1", "0x7f000001")
-    plain = [*ASSAY, "agent", "start", "--host", far, "--min-free", "1MB", "--state"]
+    plain = [*ASSAY, "agent", "start", "--server", far, "--min-free", "1MB", "--state"]
 
     def reason(campaign):
         (job,) = wait_for(lambda: fleet.ended(campaign, "failed"), 60, what="the refusal").values()

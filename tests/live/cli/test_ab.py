@@ -72,7 +72,7 @@ def test_sides_that_hardly_differ(write, cli, monkeypatch):
     assert out.startswith("cannot tell whether b is better or worse than a in step_ms: any difference is smaller than")
     assert "--continue" not in out
     # It is worse, but nobody wants to hear of so little.
-    code, out, _ = cli("ab", one, two, "--fail-on-worse", "--json")
+    code, out, _ = cli("ab", one, two, "--fail-on-worse", "--format", "json")
     found = json.loads(out)
     assert (code, found["answer"], found["alike"]) == (0, "worse", True)
     assert found["because"] == ["by less than the 1.0 % that is of interest"]
@@ -81,7 +81,7 @@ def test_sides_that_hardly_differ(write, cli, monkeypatch):
 @pytest.mark.live
 def test_what_cannot_be_told_names_the_pairs_and_can_go_on(write):
     bench = write("one.yaml", BENCH.format("40."))
-    done = assay("ab", bench, "--a", "target.cwd=.", "--pairs", 2, "--json", "--quiet")
+    done = assay("ab", bench, "--a", "target.cwd=.", "--pairs", 2, "--format", "json", "--quiet")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     found = json.loads(done.stdout)

@@ -79,8 +79,8 @@ def test_alerts_are_listed_shown_and_answered(alerts):
     assert say("list") == "no alerts\n"
     assert "resolved" in say("list", "--all")
     assert "open" in say("reopen", alert.id)
-    assert json.loads(say("list", "--json"))[0]["id"] == alert.id
-    document = json.loads(say("show", alert.id, "--json"))
+    assert json.loads(say("list", "--format", "json"))[0]["id"] == alert.id
+    document = json.loads(say("show", alert.id, "--format", "json"))
     assert [line["happening"] for line in document["history"]] == [
         "occur",
         "acknowledge",
@@ -131,7 +131,7 @@ def test_rules_are_set_listed_and_removed(alerts):
     listed = say("rules")
     assert "ttft_ms.p99 > 50" in listed
     assert "critical" in listed
-    rules = {one["name"]: one for one in json.loads(say("rules", "--json"))}
+    rules = {one["name"]: one for one in json.loads(say("rules", "--format", "json"))}
     assert rules["slow"]["rule"]["notify"] == ["team"]
     assert rules["slow"]["rule"]["at_most_every"] == 3600.0
     assert say("rules", "rm", "slow", "lost") == "removed slow\nremoved lost\n"
@@ -142,7 +142,7 @@ def test_messages_are_listed_and_what_was_given_up_is_sent_again(alerts):
     say, open_ = alerts
     assert say("notices") == "no messages\n"
     alert = open_("a")
-    (waiting,) = json.loads(say("notices", alert.id[:8], "--json"))
+    (waiting,) = json.loads(say("notices", alert.id[:8], "--format", "json"))
     assert (waiting["channel"], waiting["state"], waiting["tries"]) == ("*", "waiting", 0)
     assert waiting["subject"] == "[critical] chat a failed"
     listed = say("notices", "--state", "waiting")
@@ -207,10 +207,10 @@ def test_what_is_wrong_is_told(run, words, code):
 def test_a_refused_word_changes_nothing(alerts, run):
     say, open_ = alerts
     alert = open_("a")
-    assert json.loads(say("show", alert.id, "--json"))["state"] == "open"
+    assert json.loads(say("show", alert.id, "--format", "json"))["state"] == "open"
     with pytest.raises(AssertionError, match=r"no-baseline|no level"):
         say("expect", alert.id)
-    assert json.loads(say("show", alert.id, "--json"))["state"] == "open"
+    assert json.loads(say("show", alert.id, "--format", "json"))["state"] == "open"
 
 
 def test_a_local_run_that_fails_opens_an_alert(run, write):
@@ -220,10 +220,10 @@ def test_a_local_run_that_fails_opens_an_alert(run, write):
     )
     code, _, _ = run("run", str(file), "--quiet")
     assert code == 3
-    _, out, _ = run("alerts", "list", "--json")
+    _, out, _ = run("alerts", "list", "--format", "json")
     (alert,) = json.loads(out)
     assert (alert["kind"], alert["benchmark"], alert["state"]) == ("failed", "broken", "open")
     script.write_text("exit 0\n")
     run("run", str(file), "--quiet")
-    _, out, _ = run("alerts", "list", "--all", "--json")
+    _, out, _ = run("alerts", "list", "--all", "--format", "json")
     assert [one["state"] for one in json.loads(out)] == ["resolved"]

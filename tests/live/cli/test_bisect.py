@@ -49,7 +49,7 @@ def test_the_first_bad_value_is_shown_with_the_table_of_what_was_measured(write,
 
 
 def test_json_has_all_figures(write, machine):
-    found = json.loads(bisect(write, "--values", "'1','4'", "--json", "--quiet").stdout)
+    found = json.loads(bisect(write, "--values", "'1','4'", "--format", "json", "--quiet").stdout)
     assert found["schema"] == "assay.bisect/1"
     assert found["found"]
     assert found["candidates"] == ['N="4"']

@@ -22,7 +22,7 @@ def test_list_shows_the_processor_and_what_measures_it():
     done = invoke("list")
     assert done.exit_code == 0
     assert any(line.startswith("cpu ") and "numpy" in line for line in done.output.splitlines())
-    rows = json.loads(invoke("list", "--json").output)
+    rows = json.loads(invoke("list", "--format", "json").output)
     assert rows[0]["device"] == "cpu"
 
 
@@ -35,7 +35,7 @@ def test_locks_says_who_holds_what(monkeypatch):
     monkeypatch.setattr(lock, "holders", lambda: (holder,))
     told = invoke("locks").output
     assert told.startswith("gpu0: held by ada")
-    assert json.loads(invoke("locks", "--json").output)[0]["user"] == "ada"
+    assert json.loads(invoke("locks", "--format", "json").output)[0]["user"] == "ada"
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_bench_measures_prints_a_table_and_keeps_the_result(tmp_path):
 
 @pytest.mark.live
 def test_bench_on_a_device_that_is_not_here_fails_with_the_reason(tmp_path):
-    words = ("--device", "cuda:7", "--runs", "1", "--store", str(tmp_path), "--quiet", "--json")
+    words = ("--device", "cuda:7", "--runs", "1", "--store", str(tmp_path), "--quiet", "--format", "json")
     done = subprocess.run([*ASSAY, "device", "bench", *words], capture_output=True, text=True, timeout=60)
     assert done.returncode == 3
     (job,) = json.loads(done.stdout)["jobs"]

@@ -78,7 +78,7 @@ def test_a_busy_machine_is_not_fit(doctor):
 
 
 def test_json_has_every_reading_reason_and_remedy(doctor):
-    done = doctor(laptop(), "--json")
+    done = doctor(laptop(), "--format", "json")
     found = json.loads(done.stdout)
     assert found["fit"] == "fit with doubts"
     assert [one["name"] for one in found["checks"]] == list(CONDITIONS)
@@ -146,7 +146,7 @@ def test_processes_of_others_on_a_gpu_are_named_and_nobody_is_told_to_end_them(d
 def test_this_machine(tmp_path, monkeypatch):
     monkeypatch.setenv("ASSAY_CACHE", str(tmp_path))
     monkeypatch.delenv("ASSAY_CONTROL", raising=False)
-    done = CliRunner().invoke(app, ["doctor", "--json"])
+    done = CliRunner().invoke(app, ["doctor", "--format", "json"])
     found = json.loads(done.stdout)
     assert done.exit_code == (found["fit"] == "not fit")
     if control.VARIABLE not in found["state"].get("absent", {}):

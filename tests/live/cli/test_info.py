@@ -36,7 +36,7 @@ def facts_of(root, system="linux", architecture="x86_64", run=None):
 
 @pytest.mark.live
 def test_the_whole_record_is_json():
-    done = assay("info", "--json", "--no-proofs")
+    done = assay("info", "--format", "json", "--no-proofs")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["limits"]["usable_cores"] >= 1
@@ -57,9 +57,9 @@ def test_frameworks_are_proven_once_and_again_when_asked(tmp_path, monkeypatch, 
     assert "tiny.onnx" in first.stdout
     kept = {file: file.stat().st_mtime_ns for file in (tmp_path / "cache" / "proofs").iterdir()}
     assert kept
-    again = json.loads(assay("info", "--json").stdout)
+    again = json.loads(assay("info", "--format", "json").stdout)
     assert {file: file.stat().st_mtime_ns for file in kept} == kept
-    fresh = json.loads(assay("info", "--json", "--fresh").stdout)
+    fresh = json.loads(assay("info", "--format", "json", "--fresh").stdout)
     assert fresh["frameworks"]["onnxruntime"]["tried_at"] > again["frameworks"]["onnxruntime"]["tried_at"]
 
 

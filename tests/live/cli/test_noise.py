@@ -40,7 +40,7 @@ def _quick(monkeypatch):
 
 
 def test_a_study_of_a_file_says_how_much_equal_runs_differ(bench):
-    done = assay("noise", bench, "--runs", 5, "--json")
+    done = assay("noise", bench, "--runs", 5, "--format", "json")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["schema"] == "assay.noise/1"

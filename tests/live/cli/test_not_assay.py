@@ -99,7 +99,7 @@ ARGUMENTS = {
     ("alerts", "resend"): ("1",),
     ("alerts", "rules", "set"): ("late", "ttft_ms.p99 > 50"),
     ("run",): ("bench.yaml",),
-    ("schedule", "add"): ("scheduled.yaml",),
+    ("schedules", "add"): ("scheduled.yaml",),
     ("series", "import"): ("series.csv",),
 }
 OPTIONS = {("alerts", "snooze"): ("--for", "1h")}
@@ -108,7 +108,8 @@ OPTIONS = {("alerts", "snooze"): ("--for", "1h")}
 def _verbs() -> list[Verb]:
     found = []
     for path, command in _commands(typer.main.get_command(app)):
-        if any("--server" in parameter.opts for parameter in command.params):
+        # An agent is a service: it waits for its server.
+        if path[:1] != ("agent",) and any("--server" in parameter.opts for parameter in command.params):
             needed = tuple("x" for one in command.params if one.required and one.param_type_name == "argument")
             found.append(Verb(path, (*path, *ARGUMENTS.get(path, needed), *OPTIONS.get(path, ()))))
     return found

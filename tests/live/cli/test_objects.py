@@ -58,7 +58,7 @@ def test_a_run_with_an_object_store_and_all_that_can_be_done_with_it(assay, benc
     assert done.stderr.count("on this disk") == 0
     sent = keys(place)
     assert sent
-    status = json.loads(assay("objects", "status", "--json").stdout)
+    status = json.loads(assay("objects", "status", "--format", "json").stdout)
     assert status == {
         "url": f"file://{place}",
         "cache_bytes": None,
@@ -105,7 +105,7 @@ def test_an_old_store_is_moved_to_a_bucket(assay, bench, s3, tmp_path):
     assert (other.returncode, "error[objects-other]" in other.stderr) == (2, True)
     with s3.stopped():
         (s3.bucket / s3.keys()[0]).write_bytes(b"damaged")
-    wrong = assay("objects", "verify", "--content", "--json")
+    wrong = assay("objects", "verify", "--content", "--format", "json")
     assert wrong.returncode == 1
     assert len(json.loads(wrong.stdout)["damaged"]) == 1
     campaign = assay("results", "rm", "latest")

@@ -119,7 +119,7 @@ class World:
             "serve",
             "--port",
             str(self.port),
-            "--folder",
+            "--store",
             str(self.folder / "store"),
             "--lease-s",
             str(LEASE_S),

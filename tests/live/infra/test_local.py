@@ -70,7 +70,7 @@ class System:
         return self.run(words, code).stdout
 
     def status(self) -> dict:
-        return json.loads(self.output("infra", "status", "--json", code=None))
+        return json.loads(self.output("infra", "status", "--format", "json", code=None))
 
     def parts(self) -> dict[str, dict]:
         return {one["name"]: one for one in self.status()["parts"]}
@@ -169,7 +169,7 @@ def _no_secret_is_seen(system: System) -> None:
     secrets = [path.read_text().strip() for path in (system.folder / "secrets").iterdir()]
     seen = [" ".join(process.cmdline()) for process in tagged(system.tag())]
     seen += [log.read_text(errors="replace") for log in (system.folder / "logs").iterdir()]
-    seen += [system.assay("infra", "status"), system.assay("infra", "status", "--json")]
+    seen += [system.assay("infra", "status"), system.assay("infra", "status", "--format", "json")]
     assert len(secrets) == 5
     assert not [secret for secret in secrets for text in seen if secret in text]
     assert oct(system.folder.stat().st_mode)[-1] in "01", "others may pass through at most"

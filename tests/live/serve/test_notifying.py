@@ -492,7 +492,7 @@ def test_the_command_takes_the_file_and_what_a_killed_server_left_is_sent_by_the
 
 def test_the_command_refuses_a_file_that_is_wrong(write, tmp_path):
     path = write("channels.yaml", "chat:\n  kind: slack\n  url: '${env:NOT_SET}'\n")
-    command = [sys.executable, "-m", "assay", "serve", "--folder", str(tmp_path / "s"), "--port", "0"]
+    command = [sys.executable, "-m", "assay", "serve", "--store", str(tmp_path / "s"), "--port", "0"]
     done = subprocess.run([*command, "--channels", str(path)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert f"{path}:1" in done.stderr

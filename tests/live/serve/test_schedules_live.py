@@ -73,7 +73,7 @@ class Server:
     def start(self, *death: str) -> None:
         """Start it; `death` says where and after how many firings it dies."""
         program = ("tests.live.serve.dying_server", *death) if death else ("assay", "serve")
-        options = ["--port", str(self.port), "--folder", str(self.folder)]
+        options = ["--port", str(self.port), "--store", str(self.folder)]
         options += ["--database-url", self.database] if self.database else []
         with (self.folder / "server.log").open("ab") as log:
             self.process = subprocess.Popen(

@@ -32,7 +32,7 @@ def assay(*words, **environment):
 def test_three_commands_are_named():
     lines = welcome(ServerSettings(), 8080, open_=True)
     assert lines[0] == "listening on http://127.0.0.1:8080"
-    assert any("assay agent start --host http://127.0.0.1:8080" in line for line in lines)
+    assert any("assay agent start --server http://127.0.0.1:8080" in line for line in lines)
     assert any("assay run bench.yaml --server http://127.0.0.1:8080" in line for line in lines)
 
 
@@ -76,7 +76,7 @@ def test_leases_survive_a_server_that_was_killed(serve_process):
 
 def test_a_server_that_others_can_reach_makes_its_first_tokens(tmp_path):
     port = listen_free()
-    command = [*ASSAY, "serve", "--host", "0.0.0.0", "--port", str(port), "--folder", str(tmp_path)]
+    command = [*ASSAY, "serve", "--host", "0.0.0.0", "--port", str(port), "--store", str(tmp_path)]
     for first in (True, False):
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             wait_for(lambda: is_there(port))
@@ -88,7 +88,7 @@ def test_a_server_that_others_can_reach_makes_its_first_tokens(tmp_path):
         assert not any(secret in logged for _, secret in found)
         if first:
             secrets = dict(found)
-    listed = assay("tokens", "list", "--folder", str(tmp_path)).stdout
+    listed = assay("tokens", "list", "--store", str(tmp_path)).stdout
     assert "first admin" in listed
     assert not any(secret in listed for secret in secrets.values())
 
@@ -113,7 +113,7 @@ def test_a_taken_port_is_told_with_what_to_do(tmp_path):
         port = other.getsockname()[1]
         with pytest.raises(UsageError, match="taken by another program"):
             listen(ServerSettings(port=port))
-        done = assay("serve", "--port", str(port), "--folder", str(tmp_path))
+        done = assay("serve", "--port", str(port), "--store", str(tmp_path))
     assert done.returncode == 2
     assert "--port" in done.stderr
     assert "Traceback" not in done.stderr
@@ -155,7 +155,7 @@ def test_tls(serve_process, tmp_path):
         "serve",
         "--port",
         str(port),
-        "--folder",
+        "--store",
         str(tmp_path),
         "--tls-cert",
         str(certificate),
@@ -177,7 +177,7 @@ def test_tls(serve_process, tmp_path):
 
 
 def test_a_certificate_that_is_not_there_is_told(tmp_path):
-    done = assay("serve", "--port", "0", "--folder", str(tmp_path), "--tls-cert", "none.pem", "--tls-key", "none.pem")
+    done = assay("serve", "--port", "0", "--store", str(tmp_path), "--tls-cert", "none.pem", "--tls-key", "none.pem")
     assert done.returncode == 2
     assert "none.pem" in done.stderr
 
@@ -195,7 +195,7 @@ def test_the_tables_of_a_database(postgresql, tmp_path):
     before = assay("db", "current", "--database-url", url)
     assert before.returncode == 1
     assert "at nothing" in before.stdout
-    refused = assay("serve", "--port", "0", "--folder", str(tmp_path), "--database-url", url)
+    refused = assay("serve", "--port", "0", "--store", str(tmp_path), "--database-url", url)
     assert refused.returncode == 3
     assert "assay db upgrade" in refused.stderr
     assert assay("db", "upgrade", "--database-url", url).returncode == 0
@@ -205,21 +205,21 @@ def test_the_tables_of_a_database(postgresql, tmp_path):
 
 def test_tokens_are_made_at_the_machine(tmp_path, serve):
     folder = str(tmp_path / "server")
-    made = assay("tokens", "create", "laptop", "--role", "reader", "--expires-in", "30d", "--folder", folder)
+    made = assay("tokens", "create", "laptop", "--role", "reader", "--expires-in", "30d", "--store", folder)
     secret = made.stdout.strip()
     assert secret.startswith("assay_")
     assert made.returncode == 0
     server = serve()
     assert server.client.get("/campaigns").status_code == 401
     assert server.with_token(secret).get("/campaigns").status_code == 200
-    listed = assay("tokens", "list", "--folder", folder).stdout
+    listed = assay("tokens", "list", "--store", folder).stdout
     token = re.search(r"^(t\w+)\s+reader", listed, re.MULTILINE)[1]
     assert "laptop" in listed
     assert secret not in listed
-    assert assay("tokens", "revoke", token, "--folder", folder).returncode == 0
+    assert assay("tokens", "revoke", token, "--store", folder).returncode == 0
     wait_for(lambda: server.with_token(secret).get("/campaigns").status_code == 401, what="the end of the token")
-    assert assay("tokens", "revoke", token, "--folder", folder).returncode == 2
-    assert assay("tokens", "create", "x", "--expires-in", "soon", "--folder", folder).returncode == 2
+    assert assay("tokens", "revoke", token, "--store", folder).returncode == 2
+    assert assay("tokens", "create", "x", "--expires-in", "soon", "--store", folder).returncode == 2
 
 
 def test_no_secret_reaches_a_log_an_answer_or_an_error(serve_process, postgresql):

@@ -106,9 +106,9 @@ def test_code_that_travels_with_its_descriptor(site, folder):
 def server(site: Site) -> Iterator[str]:
     """A server of assay, and an agent of it in a pod."""
     url = f"http://127.0.0.1:{(port := free_port())}"
-    process = site.assay("serve", "--port", str(port), "--open", "--folder", str(site.folder / "server"))
+    process = site.assay("serve", "--port", str(port), "--open", "--store", str(site.folder / "server"))
     site.until("it answers", lambda: _answers(url))
-    words = ["assay", "agent", "start", "--host", url, "--allow", "command", "--device-name", "in-a-pod"]
+    words = ["assay", "agent", "start", "--server", url, "--allow", "command", "--device-name", "in-a-pod"]
     container = {"name": "agent", "image": IMAGE, "command": words, "env": [{"name": "ASSAY_CONTROL", "value": "off"}]}
     pod = {
         "apiVersion": "v1",
@@ -144,7 +144,7 @@ def test_scheduled_is_run_when_it_is_due(site, folder, server):
         "--server",
         server,
     )
-    assert site.assay("schedule", "add", str(folder / "scheduled.toml"), *words).wait(60) == 0, site.said()
+    assert site.assay("schedules", "add", str(folder / "scheduled.toml"), *words).wait(60) == 0, site.said()
     asking = httpx.Client(base_url=f"{server}/api/v1", trust_env=False)
 
     def done():
@@ -152,6 +152,6 @@ def test_scheduled_is_run_when_it_is_due(site, folder, server):
         return next((one for one in found if one["state"] == "done"), None)
 
     site.until("it was due, and is measured", done, 180)
-    site.assay("schedule", "rm", "hello_every_night", "--server", server).wait(60)
+    site.assay("schedules", "rm", "hello_every_night", "--server", server).wait(60)
     (job,) = asking.get(f"/campaigns/{done()['id']}/result").json()["jobs"]
     assert job["runs"][0]["sample_counts"]["train_loss"] == 2

@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import Float, func, select
 
 from assay.analyse.records import MultiRunJobResult
+from assay.cli.serve import DatabaseOptions
 from assay.cli.sim import demo_data
 from assay.clock import iso
 from assay.demo.fill import Bulk
@@ -327,15 +328,15 @@ def test_demo_data_never_stands_beside_measured_results(tmp_path: Path) -> None:
     store.create_campaign(make_plan(load(document), lambda _: {}), document, {}, "", SYSTEM_CLOCK)
     store.close()
     with pytest.raises(UsageError, match="holds results already"):
-        demo_data(folder=tmp_path / "mine")
+        demo_data(where=DatabaseOptions(folder=tmp_path / "mine"))
 
 
 def test_demo_data_is_made_once(played: tuple[Store, Player], capsys: pytest.CaptureFixture[str]) -> None:
     store, _ = played
     before = len(Listing(store.engine).campaigns(limit=500).items)
-    demo_data(folder=store.folder)
+    demo_data(where=DatabaseOptions(folder=store.folder))
     assert capsys.readouterr().out.splitlines() == [
         f"{store.folder} holds demo data already, and is left as it is",
-        f"look around: assay serve --folder {store.folder}",
+        f"look around: assay serve --store {store.folder}",
     ]
     assert len(Listing(store.engine).campaigns(limit=500).items) == before

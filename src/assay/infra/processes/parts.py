@@ -169,7 +169,7 @@ def _store(folder: Path, record: LocalRecord, part: str) -> SystemPart:
 
 def _agent(folder: Path, record: LocalRecord, python: str) -> SystemPart:
     options = {
-        "--host": record.server_url,
+        "--server": record.server_url,
         "--token-file": str(token_file(folder, "agent")),
         "--state": str(folder / "agent"),
         "--label": f"{LABEL}={record.tag}",

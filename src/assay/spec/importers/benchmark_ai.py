@@ -44,7 +44,7 @@ _HERE = (
 )
 _TIMES = (
     "a server keeps these times, and its agents measure, as pods of the chart in deploy/ or elsewhere: "
-    "assay schedule add FILE --set place.engine=fleet"
+    "assay schedules add FILE --set place.engine=fleet"
 )
 _RUNS = "Benchmark AI measured one run; here there are 5, whose spread is the error: measure.runs sets how many"
 _ASKED = "a server is polled from its start until ready.within is over, and its first good answer counts"

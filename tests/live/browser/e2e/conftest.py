@@ -42,7 +42,7 @@ def lab(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     folder = tmp_path_factory.mktemp("lab")
     server = ServerProcess(folder / "server")
     options = ["--state", str(folder / "agent"), "--device-name", AGENT, "--allow", "command", "--min-free", "1MB"]
-    command = [sys.executable, "-m", "assay", "agent", "start", "--host", server.url, *options]
+    command = [sys.executable, "-m", "assay", "agent", "start", "--server", server.url, *options]
     with (folder / "agent.log").open("wb") as log:
         agent = subprocess.Popen(command, stdout=log, stderr=log, env=dict(os.environ))
     api = api_of(server.url)

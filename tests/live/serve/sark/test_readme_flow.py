@@ -63,7 +63,7 @@ def host(tmp_path):
 
     start("serve", "--port", "0", log="server.log")
     url = _wait(lambda: re.search(r"listening on (\S+)", (tmp_path / "server.log").read_text()))[1]
-    start("agent", "start", "--host", url, "--state", str(tmp_path / "agent"), "--min-free", "1MB", log="agent.log")
+    start("agent", "start", "--server", url, "--state", str(tmp_path / "agent"), "--min-free", "1MB", log="agent.log")
     yield url
     for process in reversed(started):
         process.terminate()

@@ -19,7 +19,7 @@ export function AddAgent({ open, onClose }: { open: boolean; onClose: () => void
     >
       <h3>On a machine that can reach this server</h3>
       <p>Install assay there and start the agent. It appears here by itself.</p>
-      <pre>{`assay agent start --host ${here}`}</pre>
+      <pre>{`assay agent start --server ${here}`}</pre>
       <p className="quiet">
         If this server requires a token, make one with the role “agent” under Settings and give it with --token-file.
       </p>

@@ -42,7 +42,7 @@ test('the state in the address narrows the list', async () => {
 test('without agents it says how to start one', async () => {
   answer({ [AGENTS]: { items: [], next: null } })
   show()
-  expect((await screen.findByText(/assay agent start --host/)).textContent).toContain(window.location.origin)
+  expect((await screen.findByText(/assay agent start --server/)).textContent).toContain(window.location.origin)
 })
 
 test('a failure is shown', async () => {

@@ -73,7 +73,7 @@ function Agents() {
         <p>
           Start one on this machine or another:{' '}
           <code>
-            assay agent start --host {window.location.origin}
+            assay agent start --server {window.location.origin}
             {address('')}
           </code>
         </p>

@@ -16,7 +16,7 @@ export function FleetCard({ fleet }: { fleet: Api<'FleetHealth'> }) {
     <Card title="Fleet health" aside={<Link to="/fleet">All agents</Link>}>
       {fleet.agents === 0 ? (
         <p className="quiet">
-          No agent is enrolled: <code>assay agent start --host …</code> on a machine makes it one.
+          No agent is enrolled: <code>assay agent start --server …</code> on a machine makes it one.
         </p>
       ) : (
         <>

@@ -131,7 +131,7 @@ it('shows an empty server the three commands to start', async () => {
   const steps = await screen.findAllByRole('listitem')
   const commands = steps.map((one) => one.querySelector('code')?.textContent)
   expect(commands).toEqual([
-    `assay agent start --host ${server}`,
+    `assay agent start --server ${server}`,
     'assay init squeezenet --out bench.yaml',
     `assay run bench.yaml --server ${server}`,
   ])

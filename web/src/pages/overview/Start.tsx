@@ -8,7 +8,7 @@ import { useTell } from '@/parts/Toasts'
 /** The three commands that lead to a first result here. */
 export function startCommands(server: string): [string, string][] {
   return [
-    ['On the machine that is to measure: let it take jobs from this server.', `assay agent start --host ${server}`],
+    ['On the machine that is to measure: let it take jobs from this server.', `assay agent start --server ${server}`],
     [
       'Write a benchmark file, here for a small image network that assay brings along.',
       'assay init squeezenet --out bench.yaml',

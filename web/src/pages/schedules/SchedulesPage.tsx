@@ -121,7 +121,7 @@ function NoSchedules({ isFiltered }: { isFiltered: boolean }) {
       <p>
         Put a stored benchmark on a schedule here, or hand in a file that has a section <code>schedule</code>:
       </p>
-      <pre>assay schedule add nightly.yaml --server URL</pre>
+      <pre>assay schedules add nightly.yaml --server URL</pre>
     </Empty>
   )
 }
