@@ -302,7 +302,8 @@ def test_the_first_bad_commit_is_found_by_the_command(repository):
         "HEAD~5",
         "--bad",
         "HEAD~3",
-        "--format", "json",
+        "--format",
+        "json",
         "--quiet",
     ]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)

@@ -57,7 +57,9 @@ def server(processes):
     said = processes.start("serve", "--port", "0", until=r"listening on (\S+)")
     url = said.split()[-1]
     own = ["--state", str(processes.folder / "agent"), "--device-name", "first", "--label", "room=4"]
-    processes.start("agent", "start", "--server", url, *own, "--allow", "command", "--min-free", "1MB", until="enrolled")
+    processes.start(
+        "agent", "start", "--server", url, *own, "--allow", "command", "--min-free", "1MB", until="enrolled"
+    )
     return url
 
 
