@@ -76,7 +76,7 @@ class AddressOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceOptions:
+class BackendOptions:
     """What a server uses beside its database."""
 
     GROUP: ClassVar[str] = "Storage"
@@ -158,7 +158,7 @@ def serve(
     *,
     address: AddressOptions,
     database: DatabaseOptions,
-    services: ServiceOptions,
+    backends: BackendOptions,
     leases: LeaseOptions,
     limits: LimitOptions,
     access: PermissionOptions,
@@ -167,7 +167,7 @@ def serve(
     """Start the server; settings come from flags, then ASSAY_SERVER_* variables, then --config."""
     run, read_settings = _parts()
     given: dict[str, Any] = {}
-    for part in (address, database, services, leases, limits, access, files):
+    for part in (address, database, backends, leases, limits, access, files):
         given |= asdict(part)
     origins = given.pop("cors_origins")
     words = {name: value.value if isinstance(value, StrEnum) else value for name, value in given.items()}
