@@ -70,31 +70,31 @@ def _answer(source: FactSource) -> str:
     return every or "\n".join(source.command("sysctl", name, fact=f"sysctl.{name}") for name in _NAMES)
 
 
-def _kinds(told: dict[str, str]) -> list[JsonValue]:
+def _kinds(values: dict[str, str]) -> list[JsonValue]:
     """The kinds of cores, fast ones first."""
     kinds: list[JsonValue] = []
-    for level in range(_number(told, "hw.nperflevels") or 0):
-        name, cores = told.get(f"hw.perflevel{level}.name"), _number(told, f"hw.perflevel{level}.physicalcpu")
+    for level in range(_number(values, "hw.nperflevels") or 0):
+        name, cores = values.get(f"hw.perflevel{level}.name"), _number(values, f"hw.perflevel{level}.physicalcpu")
         if cores:
             kinds.append({"name": name or f"level {level}", "cores": cores})
     return kinds
 
 
-def _caches(told: dict[str, str]) -> list[JsonValue]:
+def _caches(values: dict[str, str]) -> list[JsonValue]:
     """Caches of each kind of core; of the whole processor where there is one kind alone."""
     caches: list[JsonValue] = []
-    levels = [f"hw.perflevel{level}" for level in range(_number(told, "hw.nperflevels") or 0)] or ["hw"]
+    levels = [f"hw.perflevel{level}" for level in range(_number(values, "hw.nperflevels") or 0)] or ["hw"]
     for prefix in levels:
-        cores = _number(told, f"{prefix}.physicalcpu")
+        cores = _number(values, f"{prefix}.physicalcpu")
         for level, kind, name, sharing in (
             (1, "data", "l1dcachesize", None),
             (1, "instruction", "l1icachesize", None),
             (2, "unified", "l2cachesize", "cpusperl2"),
             (3, "unified", "l3cachesize", "cpusperl3"),
         ):
-            if not (size := _number(told, f"{prefix}.{name}")):
+            if not (size := _number(values, f"{prefix}.{name}")):
                 continue
-            shared = 1 if sharing is None else _number(told, f"{prefix}.{sharing}")
+            shared = 1 if sharing is None else _number(values, f"{prefix}.{sharing}")
             fact: Facts = {"level": level, "type": kind, "size_bytes": size}
             if shared and cores:
                 fact |= {"shared_by": shared, "instances": -(-cores // shared)}
@@ -102,19 +102,19 @@ def _caches(told: dict[str, str]) -> list[JsonValue]:
     return caches
 
 
-def _isa(told: dict[str, str]) -> list[JsonValue]:
+def _isa(values: dict[str, str]) -> list[JsonValue]:
     arm = {
         linux
         for name, linux in _ARM.items()
-        if "1" in (told.get(f"hw.optional.{name}"), told.get(f"hw.optional.arm.{name}"))
+        if "1" in (values.get(f"hw.optional.{name}"), values.get(f"hw.optional.arm.{name}"))
     }
-    words = f"{told.get('machdep.cpu.features', '')} {told.get('machdep.cpu.leaf7_features', '')}".split()
+    words = f"{values.get('machdep.cpu.features', '')} {values.get('machdep.cpu.leaf7_features', '')}".split()
     wide = {word.lower() for word in words if word.startswith("AVX512")}
     return [*sorted(arm | wide | {_X86[word] for word in words if word in _X86})]
 
 
-def _number(told: dict[str, str], name: str) -> int | None:
-    value = told.get(name, "")
+def _number(values: dict[str, str], name: str) -> int | None:
+    value = values.get(name, "")
     return int(value) if value.isascii() and value.isdecimal() else None
 
 

@@ -120,7 +120,7 @@ def _modules(source: FactSource) -> list[JsonValue]:
 
 
 def _by_error_counters(source: FactSource) -> list[JsonValue]:
-    """Size and type of each module as the driver of the memory controller tells them; speeds are not told there."""
+    """Size and type of each module from the driver of the memory controller, which knows no speeds."""
     modules: list[Facts] = []
     for controller in source.names(_EDAC, r"mc\d+"):
         for name in source.names(f"{_EDAC}/{controller}", r"(?:dimm|rank)\d+"):
@@ -216,8 +216,8 @@ def disks(source: FactSource) -> list[JsonValue]:
         if sectors and not name.startswith(_NOT_DISKS):
             devices.append(_disk(source, name, sectors))
     if not devices:
-        there = source.exists(_BLOCK)
-        source.lack("disks", f"{_BLOCK} lists no disk" if there else f"{_BLOCK} is not there")
+        exists = source.exists(_BLOCK)
+        source.lack("disks", f"{_BLOCK} lists no disk" if exists else f"{_BLOCK} is not there")
     return devices
 
 
@@ -232,10 +232,10 @@ def mounts(source: FactSource) -> list[Mount]:
     mounts = []
     for line in source.text("/proc/self/mountinfo").splitlines():
         before, dash, after = line.partition(" - ")
-        left, right = before.split(), after.split()
-        if dash and len(left) >= 5 and len(right) >= 2:
+        fields, right = before.split(), after.split()
+        if dash and len(fields) >= 5 and len(right) >= 2:
             options = right[2] if len(right) > 2 else ""
-            mounts.append(Mount(_plain(left[4]), right[0], _plain(right[1]), _plain(left[3]), options))
+            mounts.append(Mount(_plain(fields[4]), right[0], _plain(right[1]), _plain(fields[3]), options))
     return mounts
 
 
@@ -296,8 +296,8 @@ def _mount_of(path: str, table: list[Mount]) -> Mount | None:
 
 def _usage(path: Path) -> tuple[int, int]:
     """Room at a folder, or where it would be made."""
-    there = next((folder for folder in (path, *path.parents) if folder.exists()), path)
-    usage = shutil.disk_usage(there)
+    nearest = next((folder for folder in (path, *path.parents) if folder.exists()), path)
+    usage = shutil.disk_usage(nearest)
     return usage.total, usage.free
 
 
@@ -306,7 +306,7 @@ def _plain(text: str) -> str:
     return _ESCAPED.sub(lambda match: chr(int(match[1], 8)), text)
 
 
-# Device classes of the drivers of NPUs and the like.
+# Device classes of the drivers of NPUs and similar devices.
 _CLASSES = ("accel", "apex", "hailo_chardev", "habanalabs", "neuron_device", "xrt_user", "npu", "vpu")
 _PCI = "/sys/bus/pci/devices"
 _USB = "/sys/bus/usb/devices"
@@ -320,7 +320,7 @@ _MOMENTARY = ("temperature_c", "throttle", "clocks_mhz")
 
 
 def gpu_facts(detection: Detection, *, now: bool) -> Facts:
-    """The GPUs, the layer that told of them, and what each other layer answered."""
+    """The GPUs, the layer that reported them, and what each other layer answered."""
     return {**detection.record(), "gpus": [_facts(gpu, now=now) for gpu in detection.gpus]}
 
 

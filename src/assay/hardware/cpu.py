@@ -90,11 +90,11 @@ _MODEL = ("model name", "Model", "Hardware", "cpu model", "uarch", "cpu")
 _CACHE_TYPES = {"Data": "data", "Instruction": "instruction", "Unified": "unified"}
 
 
-def cpu(source: FactSource, known: list[dict[str, str]] | None = None) -> Facts:
+def cpu(source: FactSource, processors: list[dict[str, str]] | None = None) -> Facts:
     """What is known of the processor; what is not is named in the source's reasons."""
     if source.system == "darwin":
         return apple.cpu(source)
-    blocks = cpuinfo(source) if known is None else known
+    blocks = cpuinfo(source) if processors is None else processors
     facts: dict[str, JsonValue | None] = {
         "model": model_name(blocks),
         "vendor": _first(blocks, "vendor_id"),
@@ -182,9 +182,9 @@ def _online(source: FactSource) -> frozenset[int]:
         return frozenset(int(name[3:]) for name in source.names(_CPUS, r"cpu\d{1,5}"))
 
 
-def _siblings(source: FactSource, one: int) -> frozenset[int]:
+def _siblings(source: FactSource, number: int) -> frozenset[int]:
     """The threads of the core of one CPU; newer kernels write them under a clearer name."""
-    folder = f"{_CPUS}/cpu{one}/topology"
+    folder = f"{_CPUS}/cpu{number}/topology"
     return _cpus(source, f"{folder}/core_cpus_list") or _cpus(source, f"{folder}/thread_siblings_list")
 
 
@@ -201,7 +201,7 @@ def _caches(source: FactSource) -> list[JsonValue]:
     covered: dict[str, set[int]] = {}
     kinds: dict[tuple[str, int], tuple[int, str]] = {}
     for number in sorted(_online(source)):
-        if covered and all(number in seen for seen in covered.values()):  # a sibling has told all
+        if covered and all(number in seen for seen in covered.values()):  # known from a sibling
             continue
         for index in source.names(f"{_CPUS}/cpu{number}/cache", r"index\d+"):
             if number in covered.setdefault(index, set()):
@@ -284,10 +284,10 @@ def _scaling(source: FactSource) -> dict[str, JsonValue | None]:
 
 def _same(source: FactSource, policies: list[str], name: str, fact: str) -> str | None:
     """What all cores say, or all their different answers."""
-    said = {source.text(f"{_CPUS}/cpufreq/{policy}/{name}", fact) for policy in policies} - {""}
-    if said:
+    values = {source.text(f"{_CPUS}/cpufreq/{policy}/{name}", fact) for policy in policies} - {""}
+    if values:
         source.absent.pop(fact, None)
-    return ", ".join(sorted(said)) or None
+    return ", ".join(sorted(values)) or None
 
 
 def _turbo(source: FactSource, policies: list[str]) -> bool | None:

@@ -69,7 +69,7 @@ def info(
     """Everything that `assay info --format json` prints.
 
     Args:
-        proofs: try each installed framework; without, only their versions are told.
+        proofs: try each installed framework; without, only their versions are reported.
         places: folders whose file systems matter, by their purpose; temporary files are among them anyway.
         fresh: try frameworks again that were tried before.
     """
@@ -170,7 +170,7 @@ class UsageSample:
 
 
 def machine_state(look: UsageSample | None = None) -> dict[str, JsonValue]:
-    """What else is going on right now: load, free memory, and the processes that take a share of a core.
+    """What else runs right now: load, free memory, and the processes that take a share of a core.
 
     Args:
         look: one that was begun a moment ago, so that nothing has to wait for it.

@@ -248,13 +248,13 @@ def main(words: list[str], out: TextIO) -> None:
         out.flush()
 
 
-def _check(found: list[list[float]], slack: float = 1e-3) -> None:
+def _check(rows: list[list[float]], slack: float = 1e-3) -> None:
     """Refuse a wrong product; devices with short numbers are allowed more."""
     pairs = (
-        (value, true) for row, truth in zip(found, _SQUARE, strict=True) for value, true in zip(row, truth, strict=True)
+        (value, true) for row, truth in zip(rows, _SQUARE, strict=True) for value, true in zip(row, truth, strict=True)
     )
     if any(not abs(value - true) <= slack for value, true in pairs):
-        raise RuntimeError(f"the product of {_MATRIX} with itself came out as {found}")
+        raise RuntimeError(f"the product of {_MATRIX} with itself came out as {rows}")
 
 
 def _in_words(problem: BaseException) -> str:
@@ -281,4 +281,4 @@ if __name__ == "__main__":
     os.dup2(2, 1)
     main(sys.argv[1:], answers_to)
     answers_to.flush()
-    os._exit(0)  # some libraries crash while they clean up, after all is said
+    os._exit(0)  # some libraries crash while they clean up, after the report

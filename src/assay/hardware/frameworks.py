@@ -60,20 +60,20 @@ def prove(name: str, try_: Try | None = None) -> Facts:
     begin = time.perf_counter()
     facts: Facts = {}
     devices: dict[str, Facts] = {}
-    left: list[str] | None = None
+    devices_left: list[str] | None = None
     while True:
-        outcome = attempt(name, left)
-        named = _read(outcome, facts, devices)
-        if named is None:  # it ended before it could name any
-            why: JsonValue = facts.pop("why", "") or outcome.why or "its trial told nothing"
-            devices |= {device: {"works": False, "why": why} for device in left or ()}
+        outcome = attempt(name, devices_left)
+        names = _read(outcome, facts, devices)
+        if names is None:  # it ended before it could name any
+            why: JsonValue = facts.pop("why", "") or outcome.why or "its trial reported nothing"
+            devices |= {device: {"works": False, "why": why} for device in devices_left or ()}
             facts |= {"works": False, "why": why}
             break
-        left = [device for device in (named if left is None else left) if device not in devices]
-        if not left:
+        devices_left = [device for device in (names if devices_left is None else devices_left) if device not in devices]
+        if not devices_left:
             break
-        devices[left.pop(0)] = {"works": False, "why": outcome.why or "its trial told nothing"}
-        if not left:
+        devices[devices_left.pop(0)] = {"works": False, "why": outcome.why or "its trial reported nothing"}
+        if not devices_left:
             break
     facts["seconds"] = round(time.perf_counter() - begin, 3)
     return _summed(facts, devices)
@@ -100,16 +100,16 @@ def in_a_process(name: str, devices: Sequence[str] | None, limit_s: float = LIMI
         return TrialOutcome((), f"its process cannot be started: {problem}")
     with process:
         try:
-            said, complaints = process.communicate(timeout=limit_s)
+            output, complaints = process.communicate(timeout=limit_s)
             why = _why(process.returncode, complaints)
         except subprocess.TimeoutExpired:
             _end(process)
-            said, _ = process.communicate()
+            output, _ = process.communicate()
             why = f"it took longer than {limit_s:g} s"
         except BaseException:
             _end(process)
             raise
-    return TrialOutcome(tuple(_lines(said)), why)
+    return TrialOutcome(tuple(_lines(output)), why)
 
 
 def last_line(text: str) -> str:
@@ -118,16 +118,16 @@ def last_line(text: str) -> str:
 
 def _read(outcome: TrialOutcome, facts: Facts, devices: dict[str, Facts]) -> list[str] | None:
     """Take in what a trial said; the devices that it named, or None where it did not come to that."""
-    named: list[str] | None = None
+    names: list[str] | None = None
     for answer in outcome.answers:
         listed = answer.get("devices")
         if isinstance(listed, list):
-            named = [str(entry) for entry in listed]
+            names = [str(entry) for entry in listed]
         elif "device" in answer:
             devices[str(answer["device"])] = {name: value for name, value in answer.items() if name != "device"}
         else:
             facts.update(answer)
-    return named
+    return names
 
 
 def _summed(facts: Facts, devices: dict[str, Facts]) -> Facts:

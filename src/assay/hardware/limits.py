@@ -55,7 +55,7 @@ class ProcessLimits:
 
     @property
     def usable_cores(self) -> int | None:
-        """Cores that can be busy at once: the least of affinity, cpuset and quota, a begun core counted whole."""
+        """Cores that can be busy at the same time: the least of affinity, cpuset and quota, rounded up."""
         bounds = [self.affinity] if self.affinity is not None else []
         bounds += [int(self.cpuset.value)] if self.cpuset else []
         bounds += [math.ceil(self.quota.value)] if self.quota else []
@@ -166,8 +166,8 @@ def _mount(table: Iterable[Mount], version: str, names: frozenset[str]) -> Mount
 def _unlisted(source: FactSource, version: str, names: frozenset[str]) -> Mount | None:
     """Where cgroups are by custom, for a system whose table of mounts cannot be read."""
     if version == "v2":
-        there = source.exists(f"{_DEFAULT}/cgroup.controllers")
-        return Mount(_DEFAULT, "cgroup2", "", "/") if there else None
+        exists = source.exists(f"{_DEFAULT}/cgroup.controllers")
+        return Mount(_DEFAULT, "cgroup2", "", "/") if exists else None
     candidates = (f"{_DEFAULT}/{name}" for name in (",".join(sorted(names)), *sorted(names)) if name)
     return next((Mount(path, "cgroup", "", "/") for path in candidates if source.exists(path)), None)
 
@@ -176,7 +176,7 @@ def _steps(source: FactSource, mount: Mount, path: str) -> list[str]:
     """Folders from a cgroup up to the mount: limits of every parent hold as well.
 
     A container often sees its own part of the tree alone, mounted as if it were the whole; then what is above
-    cannot be read, and the path of the process is told from the real top or from within.
+    cannot be read, and the path of the process starts at the real top or within the container.
     """
     inside = path
     if mount.root != "/" and (path == mount.root or path.startswith(f"{mount.root}/")):

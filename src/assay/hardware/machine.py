@@ -86,14 +86,14 @@ def virtualisation(source: FactSource, blocks: Sequence[Mapping[str, str]]) -> F
         return _of_a_mac(source)
     if "microsoft" in source.text("/proc/sys/kernel/osrelease").lower():
         return {"virtual": True, "hypervisor": "Hyper-V, by WSL", "told_by": "the name of the kernel"}
-    named = _named(source)
+    name = _named(source)
     if any("flags" in block for block in blocks):  # x86 has a flag for it, so that its absence tells too
         if not has_flag(blocks, "hypervisor"):
             return {"virtual": False, "told_by": "the processor's flags"}
         signed = _signature(source)
-        return {"virtual": True, "told_by": "the processor's flags", **(signed or named)}
-    if named:
-        return {"virtual": True, **named}
+        return {"virtual": True, "told_by": "the processor's flags", **(signed or name)}
+    if name:
+        return {"virtual": True, **name}
     source.lack("virtualisation", "this processor has no flag for it, and nothing else names a hypervisor")
     return {}
 

@@ -175,7 +175,7 @@ def openvino(path: Path) -> Facts:
 
 
 def is_openvino(path: Path) -> bool:
-    """Whether an XML file begins as a model does; other XML files are nobody's business."""
+    """Whether an XML file begins as a model does."""
     try:
         with path.open("rb") as file:
             return _NET.search(file.read(4096)) is not None
@@ -251,12 +251,12 @@ def huggingface(folder: Path, weights: Iterable[Path]) -> Facts:
     return facts | summed(tensors)
 
 
-def _quantisation(told: dict[str, Any]) -> str:
-    method = str(told.get("quant_method") or "unnamed")
-    bits = told.get("bits") or told.get("num_bits")
-    if bits is None and told.get("load_in_4bit"):
+def _quantisation(section: dict[str, Any]) -> str:
+    method = str(section.get("quant_method") or "unnamed")
+    bits = section.get("bits") or section.get("num_bits")
+    if bits is None and section.get("load_in_4bit"):
         bits = 4
-    if bits is None and told.get("load_in_8bit"):
+    if bits is None and section.get("load_in_8bit"):
         bits = 8
     return f"{method}, {bits} bit" if isinstance(bits, int) else method
 
@@ -264,7 +264,7 @@ def _quantisation(told: dict[str, Any]) -> str:
 _MAGIC = b"GGUF"
 _STRING, _ARRAY = 8, 9
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-# Longer texts than these are templates and vocabularies, which nobody asks for here.
+# Longer texts than these are templates and vocabularies, which are not needed here.
 _LONGEST_TEXT = 1024
 _MOST_DIMENSIONS = 8
 # Types of tensors, and of whole files, by the numbers that llama.cpp gives them.
@@ -304,7 +304,7 @@ class _Reader:
         return int(struct.unpack(self.order + form, self.take(struct.calcsize(self.order + form)))[0])
 
     def skip(self, count: int) -> None:
-        """Go on; a length that the file cannot hold is never asked for."""
+        """Skip bytes; a length that the file cannot hold is refused."""
         if count > self.left:
             raise UnreadableModelError("its header breaks off")
         self.file.seek(count, 1)

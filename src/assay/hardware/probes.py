@@ -50,8 +50,8 @@ def _rapl(source: FactSource) -> Facts:
     """The processor's own energy counters, which most kernels show to the administrator alone."""
     zones = source.names(_POWERCAP, r"intel-rapl(?:-mmio)?:\d+")
     if not zones:
-        there = source.exists(_POWERCAP)
-        return _no(f"{_POWERCAP} has no intel-rapl zone" if there else f"{_POWERCAP} is not there")
+        exists = source.exists(_POWERCAP)
+        return _no(f"{_POWERCAP} has no intel-rapl zone" if exists else f"{_POWERCAP} is not there")
     names = []
     for zone in zones:
         if why := _unreadable(source, f"{_POWERCAP}/{zone}/energy_uj"):
@@ -109,10 +109,10 @@ def _throttle(source: FactSource) -> Facts:
     if source.text(_FIRMWARE_THROTTLE):
         return _yes(_FIRMWARE_THROTTLE)
     if "raspberry" in source.text("/proc/device-tree/model").lower():
-        said = source.command("vcgencmd", "get_throttled", fact="probes.throttle")
-        if said.startswith("throttled="):
+        output = source.command("vcgencmd", "get_throttled", fact="probes.throttle")
+        if output.startswith("throttled="):
             return _yes("vcgencmd get_throttled")
-        return _no(source.absent.pop("probes.throttle", f"vcgencmd says {said[:40]!r}"))
+        return _no(source.absent.pop("probes.throttle", f"vcgencmd says {output[:40]!r}"))
     return _no("the kernel counts no throttling here, as in most virtual machines and on most ARM boards")
 
 
@@ -188,7 +188,7 @@ def _energy(index: int, reader: GpuReader) -> ProbeSupport:
     name = f"energy of GPU {index}"
     try:
         reading = reader.read(index)
-    except Exception as problem:  # NVML has its own errors; the other boards are still told
+    except Exception as problem:  # NVML has its own errors; the other boards are still reported
         return ProbeSupport(name, False, f"it does not answer: {problem}")
     if "energy_j" in reading:
         return ProbeSupport(name, True, "by its counter")

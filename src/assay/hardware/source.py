@@ -120,7 +120,7 @@ class FactSource:
         return sorted((name for name in names if not pattern or re.fullmatch(pattern, name)), key=_in_order)
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file or folder; False where this cannot be told."""
+        """Whether there is such a file or folder; False where unknown."""
         return os.path.exists(self.at(path))  # noqa: PTH110  (see `bytes`)
 
     def link(self, path: str) -> str:

@@ -15,7 +15,7 @@ from assay.hardware.bench.sweep import EventTimer, Timed, Timer, WallTimer, reas
 
 
 class OperandRotation:
-    """Calls that take turns, and can be let go while somebody still holds the timer over them."""
+    """Calls that take turns, and can be freed while their timer is still referenced."""
 
     def __init__(self, calls: Iterable[Callable[[], object]]) -> None:
         self._next: Callable[[], Callable[[], object]] = cycle(list(calls)).__next__
@@ -64,7 +64,7 @@ class Accelerator:
         self.used.update(_named(tensor.device) for tensor in tensors)
 
     def free(self) -> int | None:
-        """Bytes of its memory that can be had now; None where nobody tells."""
+        """Free bytes of its memory; None where unknown."""
         if self.kind == "cuda":
             return int(self.torch.cuda.mem_get_info(self.device)[0])
         if self.kind == "mps":
@@ -72,12 +72,12 @@ class Accelerator:
         return outcome.free_memory()
 
     def give_back(self) -> None:
-        """Give memory that nobody holds any more back to the device."""
+        """Give unused memory back to the device."""
         if self.kind in ("cuda", "mps"):
             getattr(self.torch, self.kind).empty_cache()
 
     def after_trouble(self) -> str:
-        """Free what a failed size still held, and say why the device does not answer any more."""
+        """Free what a failed size still held, and say why the device no longer answers; empty if it does."""
         try:
             gc.collect()  # what an exception still held
             self.give_back()
@@ -85,7 +85,7 @@ class Accelerator:
             answer = float((self.torch.ones(8, device=self.device) + 1).sum().item())
             self.wait()
         except Exception as problem:  # of whatever type: the device is gone
-            return f"the device does not answer any more: {reason_of(problem)}"
+            return f"the device no longer answers: {reason_of(problem)}"
         return "" if answer == 16 else f"the device answers wrongly: 16 came out as {answer:g}"
 
     def capability(self) -> str | None:
@@ -109,7 +109,7 @@ class Accelerator:
     def _cache(self) -> int | None:
         if self.kind == "cuda":
             return int(getattr(self.torch.cuda.get_device_properties(self.device), "L2_cache_size", 0)) or None
-        # A Mac's GPU shares the memory, and what cache lies before it is not told.
+        # A Mac's GPU shares the memory, and the size of its cache is not reported.
         return outcome.cpu_caches()[0] if self.kind == "cpu" else None
 
 

@@ -57,7 +57,7 @@ class Processor:
     """Whether the system can hold a process to one of them."""
 
     def places(self, count: int) -> list[tuple[int, ...]]:
-        """Where so many workers run, one processor each."""
+        """Where this many workers run, one processor each."""
         return [(cpu,) if self.pinned else () for cpu in self.cpus[:count]]
 
 
@@ -73,10 +73,10 @@ def processor(threads: int | None) -> Processor:
 def measure(wish: BenchOptions, tell: Tell, machine: Processor | None = None) -> Measurements:
     target = machine or processor(wish.threads)
     bench = _Bench(wish, target)
-    wanted = wish.tests or ALL
+    tests = wish.tests or ALL
     done: list[BenchOutcome] = []
-    for place, name in enumerate(wanted):
-        tell(place / len(wanted), name)
+    for place, name in enumerate(tests):
+        tell(place / len(tests), name)
         done += bench.test(name)
     facts: dict[str, JsonValue] = {
         "cores": len(target.cpus),

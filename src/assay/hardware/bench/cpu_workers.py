@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 _TILE = 2**17  # numbers: random ones are made once and laid out again and again, which memory cannot tell
-_LOOKED_AT = 32  # pieces of so many numbers that are compared
+_LOOKED_AT = 32  # numbers in each piece that is compared
 _ROUNDING = 1e-9
 _APART = 128  # numbers: arrays that begin at the same place of a page hinder each other
 _TYPES = {"fp32": "float32", "fp64": "float64"}
@@ -54,10 +54,10 @@ class MemoryWork:
         self._kernel = kernel
         count = max(size // 8, 1)
         self._tile: NDArray[np.float64] = np.random.default_rng(seed).uniform(0.5, 1.5, min(_TILE, count))
-        made: dict[str, Any] = {name: self._laid_out(count, "abc".index(name)) for name in USED[kernel]}
-        self._a: Any = made.get("a")
-        self._b: Any = made.get("b")
-        self._c: Any = made.get("c")
+        arrays: dict[str, Any] = {name: self._laid_out(count, "abc".index(name)) for name in USED[kernel]}
+        self._a: Any = arrays.get("a")
+        self._b: Any = arrays.get("b")
+        self._c: Any = arrays.get("c")
         self._blocks = self._triad_blocks(max(block // 8, 1)) if kernel == "triad" else []
         self._fill = 0.5
         self._total = 0.0
@@ -125,7 +125,7 @@ class MemoryWork:
         self._total = float(self._b.sum())
 
     def _write(self) -> None:
-        self._fill = 1.5 - self._fill  # another number each time: nobody can skip the pass
+        self._fill = 1.5 - self._fill  # another number each time, so that no pass can be skipped
         self._a.fill(self._fill)
 
     def _triad(self) -> None:
@@ -151,9 +151,9 @@ class GemmWork:
 
     @staticmethod
     def _matrix(draw: np.random.Generator, n: int, kind: np.dtype[Any], scale: float) -> NDArray[Any]:
-        made = draw.standard_normal((n, n), dtype=kind.type)
-        made *= kind.type(scale)
-        return made
+        matrix = draw.standard_normal((n, n), dtype=kind.type)
+        matrix *= kind.type(scale)
+        return matrix
 
     def call(self) -> None:
         """Multiply the next set."""
@@ -243,7 +243,7 @@ class WorkerPool:
         return answers
 
     def timed(self, calls: int) -> float:
-        """Seconds from the first worker's begin to the last one's end, of so many calls by each."""
+        """Seconds from the first worker's start to the last one's end, for this many calls by each."""
         return self._block(calls, bare=False)
 
     def bare(self, calls: int) -> float:
@@ -318,7 +318,7 @@ class Worker:
     def answer(self, command: Command) -> dict[str, Any]:
         try:
             return self._do(command)
-        except Exception as problem:  # whatever went wrong is told, not raised: the crew decides
+        except Exception as problem:  # reported, not raised: the crew decides
             self._work = None
             return {"failed": reason_of(problem), "memory": is_memory(problem)}
 
@@ -356,9 +356,9 @@ class Worker:
 
 def _wait_until(start_ns: int) -> None:
     """Wait for the common start; `perf_counter_ns` is the same in all processes of a machine."""
-    left = start_ns - time.perf_counter_ns()
-    if left > _AWAKE_NS:
-        time.sleep((left - _AWAKE_NS) / 1e9)
+    wait_ns = start_ns - time.perf_counter_ns()
+    if wait_ns > _AWAKE_NS:
+        time.sleep((wait_ns - _AWAKE_NS) / 1e9)
     while time.perf_counter_ns() < start_ns:
         pass
 

@@ -109,11 +109,11 @@ def transfers(device: Accelerator, name: str) -> Prepare:
         torch, count = device.torch, size // _WIDTH
         # On the host first: a machine without pinned memory says so before anything else is taken.
         host = torch.empty(count, dtype=torch.float32, pin_memory=pinned)
-        there = numbers(device, count)
-        host.copy_(there)
-        there.uniform_(0.5, 1.5)  # others than on the host, so that a copy that did not happen shows
-        pair = [there, host] if name.startswith("to_device") else [host, there]
-        del host, there
+        source = numbers(device, count)
+        host.copy_(source)
+        source.uniform_(0.5, 1.5)  # others than on the host, so that a copy that did not happen shows
+        pair = [source, host] if name.startswith("to_device") else [host, source]
+        del host, source
         call = OperandRotation([transfer_of(pair, pinned=pinned)])
         try:
             yield PreparedTest(device.timed(call), float(count * _WIDTH), lambda: _check_transfer(device, pair))
@@ -263,8 +263,8 @@ def check_gemm(device: Accelerator, precision: str, sets: list[Operands]) -> Acc
     rows, columns = (torch.from_numpy(part).to(device.device) for part in sampled_lines(n, precision, _SEED))
     wide = torch.int64 if precision == "int8" else torch.float64
     left, right = _rows(torch, first.left, rows, wide), _columns(torch, first.right, columns, wide)
-    got = first.product.index_select(0, rows).index_select(1, columns).cpu().to(wide).numpy()
-    return compared(got, reference_product(left, right, precision) * first.scale, precision)
+    product = first.product.index_select(0, rows).index_select(1, columns).cpu().to(wide).numpy()
+    return compared(product, reference_product(left, right, precision) * first.scale, precision)
 
 
 def _rows(torch: Any, matrix: Any, rows: Any, wide: Any) -> Any:  # noqa: ANN401
@@ -305,7 +305,7 @@ def how_gemm(precision: str, sets: int | None) -> dict[str, JsonValue]:
 
 @contextmanager
 def bare_loop(device: Accelerator, name: str, size: int) -> Iterator[Timed]:
-    """A bare loop of one test at one size: how long so many calls take.
+    """A bare loop of one test at one size: how long this many calls take.
 
     It shares the arrays' making with the test, and neither its timer nor its turns.
     """
@@ -325,9 +325,9 @@ def _operation(device: Accelerator, name: str, size: int) -> Callable[[], object
     torch, count = device.torch, size // 4
     if name in TRANSFERS:
         pinned = name.endswith("_pinned")
-        there = numbers(device, count)
-        host = torch.empty(count, dtype=torch.float32, pin_memory=pinned).copy_(there)
-        return transfer_of([there, host] if name.startswith("to_device") else [host, there], pinned=pinned)
+        source = numbers(device, count)
+        host = torch.empty(count, dtype=torch.float32, pin_memory=pinned).copy_(source)
+        return transfer_of([source, host] if name.startswith("to_device") else [host, source], pinned=pinned)
     return pass_of(torch, name, {array: numbers(device, count) for array in USED[name]})
 
 

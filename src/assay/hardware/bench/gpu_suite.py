@@ -40,8 +40,8 @@ _NOT_HERE = {
 def measure(wish: BenchOptions, tell: Tell, device: Accelerator) -> Measurements:
     """Measure a device; what was measured before it was lost is kept."""
     bench = _Bench(wish, device)
-    wanted = wish.tests or ALL
-    parts = [part for name in wanted for part in (TRANSFERS if name == "transfer" else (name,))]
+    tests = wish.tests or ALL
+    parts = [part for name in tests for part in (TRANSFERS if name == "transfer" else (name,))]
     facts = device.facts()
     done: list[BenchOutcome] = []
     for place, name in enumerate(parts):
@@ -53,7 +53,7 @@ def measure(wish: BenchOptions, tell: Tell, device: Accelerator) -> Measurements
 
 
 def unsupported(device: Accelerator, precision: str) -> str:
-    """Why the device has no arithmetic of this precision; empty where it has, or where nobody knows."""
+    """Why the device has no arithmetic of this precision; empty where it has, or where unknown."""
     from assay.hardware.gpu.nvidia import abilities
 
     capability = device.capability()

@@ -51,7 +51,7 @@ def level_of(curve: Sequence[tuple[int, float]], cache: int | None) -> PlateauLe
     A curve without a plateau is reported at its largest size, which is the furthest from any cache, and says so.
 
     Args:
-        cache: bytes of the last-level cache; None where nobody knows.
+        cache: bytes of the last-level cache; None where unknown.
     """
     points = sorted(curve)
     least = 0 if cache is None else TIMES_CACHE * cache
@@ -189,7 +189,7 @@ def memory_sizes(
     """Bytes of one array, smallest first: below the last-level cache, around it, and several times beyond.
 
     Args:
-        cache: bytes of the last-level cache, all its parts together; None where nobody knows.
+        cache: bytes of the last-level cache, all its parts together; None where unknown.
     """
     wanted = _UNKNOWN_CACHE if cache is None else [int(cache * factor) for factor in times]
     most = None if free is None else int(free * share / arrays)
@@ -204,17 +204,17 @@ def fitting_shapes(
     shapes: Iterable[int], free: int | None, bytes_per_entry: float, share: float = 0.8
 ) -> tuple[tuple[int, ...], dict[str, str]]:
     """Shapes that memory holds, and why the others are left out."""
-    wanted = tuple(shapes)
+    fitting = tuple(shapes)
     if free is None:
-        return wanted, {}
-    needed = {n: int(n * n * bytes_per_entry) for n in wanted}
-    fits = tuple(n for n in wanted if needed[n] <= share * free)
+        return fitting, {}
+    needed = {n: int(n * n * bytes_per_entry) for n in fitting}
+    fits = tuple(n for n in fitting if needed[n] <= share * free)
     reason = "{:,} bytes are needed, and of the {:,} that are free {:.0%} may be used"
-    return fits, {str(n): reason.format(needed[n], free, share) for n in wanted if n not in fits}
+    return fits, {str(n): reason.format(needed[n], free, share) for n in fitting if n not in fits}
 
 
 def cpu_caches(root: str | Path = "/") -> tuple[int | None, int | None]:
-    """Bytes of all last-level caches together, and of the second-level cache of one core; None where nobody tells."""
+    """Bytes of all last-level caches together, and of the second-level cache of one core; None where unknown."""
     from assay.hardware.cpu import cpu
 
     caches = cpu(FactSource(Path(root))).get("caches")
@@ -231,7 +231,7 @@ def cpu_caches(root: str | Path = "/") -> tuple[int | None, int | None]:
 
 
 def free_memory(root: str | Path = "/") -> int | None:
-    """Bytes of memory that a new program can have, within the limits of its container; None where nobody tells."""
+    """Bytes of memory that a new program can have, within the limits of its container; None where unknown."""
     from assay.hardware.fitness.sensors import memory
     from assay.hardware.limits import limits
 
@@ -257,10 +257,10 @@ def usable_cpus(root: str | Path = "/") -> tuple[int, ...]:
 def cores_in_order(cpus: Sequence[int], root: str | Path = "/") -> tuple[int, ...]:
     """Processors with one of each physical core first: two threads of one core share its arithmetic."""
     folder = Path(root) / "sys/devices/system/cpu"
-    seen: dict[str, int] = {}
+    threads: dict[str, int] = {}
     order: list[tuple[int, int]] = []
     for cpu in cpus:
         core = text_of(folder / f"cpu{cpu}/topology/thread_siblings_list") or str(cpu)
-        order.append((seen.get(core, 0), cpu))
-        seen[core] = seen.get(core, 0) + 1
+        order.append((threads.get(core, 0), cpu))
+        threads[core] = threads.get(core, 0) + 1
     return tuple(cpu for _, cpu in sorted(order))

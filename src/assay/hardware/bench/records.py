@@ -133,7 +133,7 @@ class BenchOutcome:
             facts["left_out"] = dict(self.left_out)
         checks = [point.check for point in self.points if point.check is not None]
         if checks:
-            # The largest error is not the one furthest over its limit where limits differ; here they are all the same.
+            # The limits are equal here, so the largest error is also the one furthest over its limit.
             worst = max(checks, key=lambda check: (not check.error <= check.tolerance, check.error))
             facts["check"] = {"largest_error": worst.error, "tolerance": worst.tolerance, "sizes": len(checks)}
         return {**facts, "how": dict(self.how)}
@@ -170,7 +170,7 @@ _EXACT_LINES = 4
 
 
 def sampled_lines(n: int, precision: str, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows and columns to compare, drawn anew for each shape."""
+    """Rows and columns to compare, drawn for each shape."""
     import numpy as np
 
     draw = np.random.default_rng([seed, n])
@@ -193,12 +193,12 @@ def reference_product(rows: NDArray[Any], columns: NDArray[Any], precision: str)
     return np.array([[math.fsum(row * column) for column in right.T] for row in left])
 
 
-def compared(got: NDArray[Any], expected: NDArray[np.float64], precision: str) -> Accuracy:
+def compared(result: NDArray[Any], expected: NDArray[np.float64], precision: str) -> Accuracy:
     """Hold a part of a product against its reference."""
     import numpy as np
 
     size = float(np.sqrt(np.mean(np.square(expected))))
-    difference = np.abs(got.astype(np.float64) - expected)
+    difference = np.abs(result.astype(np.float64) - expected)
     # One NaN makes the largest difference NaN, which passes no limit.
     error = float(difference.max()) / size if size else math.inf
     return Accuracy(error, TOLERANCE[precision], AT_LEAST.get(precision, 0.0))

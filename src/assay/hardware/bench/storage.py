@@ -41,7 +41,7 @@ class _Way:
 
     name: str
     read: Callable[[int, int], int]
-    """Reads an open file of so many bytes; gives back how many it read."""
+    """Reads an open file of this size; returns how many bytes it read."""
 
 
 def storage(
@@ -87,13 +87,13 @@ def _place(folder: Path, usage: Usage | None) -> tuple[dict[str, JsonValue], str
 
 
 def _write(fd: int, most: int, at_most_s: float) -> int:
-    """Write random bytes for so long, or so many; a slow disk gets a smaller file."""
+    """Write at most this many random bytes for at most this long; a slow disk gets a smaller file."""
     import numpy as np
 
     draw = np.random.default_rng()
     began, size = perf_counter_ns(), 0
     while size < most:
-        # Every piece is drawn anew: a disk that packs or compares would otherwise store one piece.
+        # Every piece is new: a disk that compresses or deduplicates would otherwise store one piece.
         view = memoryview(draw.bytes(min(_PIECE, most - size)))
         while view:
             written = os.write(fd, view)
@@ -121,9 +121,9 @@ def _read(
     at_ns: list[int] = []
     spent: list[float] = []
     while not enough(spent, each_s):
-        left = forget(fd, size, resident) if way.name == _ORDINARY else 0.0
-        if left is None or left > _FORGOTTEN:
-            return absent_result("storage", _kept_in_memory(left), begin)
+        cached = forget(fd, size, resident) if way.name == _ORDINARY else 0.0
+        if cached is None or cached > _FORGOTTEN:
+            return absent_result("storage", _kept_in_memory(cached), begin)
         os.lseek(fd, 0, os.SEEK_SET)
         at_ns.append(perf_counter_ns())
         done = way.read(fd, size)
@@ -160,7 +160,7 @@ def _way(fd: int, size: int, resident: Callable[[int, int], float | None]) -> tu
 
 
 def forget(fd: int, size: int, resident: Callable[[int, int], float | None]) -> float | None:
-    """Have the system forget a file, and tell which share is still in memory; None where nobody can tell."""
+    """Drop a file from the page cache; return the share still in memory, None where unknown."""
     if not hasattr(os, "posix_fadvise"):
         return None
     os.fsync(fd)  # what is not written yet cannot be forgotten
@@ -214,15 +214,13 @@ def _read_direct(fd: int, size: int) -> int:
 def _read_into(fd: int, size: int, buffer: bytearray | mmap.mmap) -> int:
     done = 0
     while done < size:
-        got = os.readv(fd, [buffer])
-        if not got:
+        count = os.readv(fd, [buffer])
+        if not count:
             break
-        done += got
+        done += count
     return done
 
 
 def _kept_in_memory(share: float | None) -> str:
-    cached = (
-        "how much of it is still in memory cannot be told" if share is None else f"{share:.0%} of it stay in memory"
-    )
+    cached = "how much of it is still in memory is unknown" if share is None else f"{share:.0%} of it stay in memory"
     return f"the file cannot be read from the disk itself: {cached}, and reading past the cache is not possible"

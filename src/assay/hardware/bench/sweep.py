@@ -14,7 +14,7 @@ from pydantic import JsonValue
 
 from assay.hardware.bench.records import Accuracy, SizePoint
 
-# How long so many back-to-back calls took, in seconds.
+# Seconds that this many back-to-back calls took.
 Timed = Callable[[int], float]
 Clock = Callable[[], int]
 
@@ -93,11 +93,11 @@ def calibrate(timed: Timed) -> int:
     calls, least_s = 1, BLOCK_S
     timed(1)  # libraries choose their kernels, and pages are touched
     while True:
-        took = timed(calls)
-        if took >= least_s or calls >= _MOST_CALLS:
+        took_s = timed(calls)
+        if took_s >= least_s or calls >= _MOST_CALLS:
             return calls
-        wanted = math.ceil(1.1 * calls * least_s / took) if took > 0 else calls * _GROWTH
-        calls = min(max(wanted, calls + 1), calls * _GROWTH, _MOST_CALLS)
+        needed = math.ceil(1.1 * calls * least_s / took_s) if took_s > 0 else calls * _GROWTH
+        calls = min(max(needed, calls + 1), calls * _GROWTH, _MOST_CALLS)
 
 
 def blocks(timed: Timed, each_s: float, clock: Clock = perf_counter_ns) -> Blocks:
@@ -208,7 +208,7 @@ class Curve:
     points: tuple[SizePoint, ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
     lost: str = ""
-    """Why the device does not answer any more; empty while it does."""
+    """Why the device no longer answers; empty while it does."""
 
     @property
     def wrong(self) -> str:

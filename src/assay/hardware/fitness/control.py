@@ -56,21 +56,21 @@ def timed_control(run: Run = subprocess.run) -> tuple[dict[str, JsonValue], dict
     return figures, _others(before, after, wall_s, float(report.get("cpu_s", 0.0))), ""
 
 
-def summary(told: Mapping[str, Any]) -> dict[str, JsonValue]:
+def summary(report: Mapping[str, Any]) -> dict[str, JsonValue]:
     """The median round of each part, with the spread of its rounds."""
-    figures: dict[str, JsonValue] = {"version": int(told["version"])}
+    figures: dict[str, JsonValue] = {"version": int(report["version"])}
     for part in PARTS:
-        took = [float(value) for value in told["rounds_ms"].get(part, ())]
-        if not took or not all(math.isfinite(value) and value > 0 for value in took):
+        times_ms = [float(value) for value in report["rounds_ms"].get(part, ())]
+        if not times_ms or not all(math.isfinite(value) and value > 0 for value in times_ms):
             continue
-        middle, deviation = _centre(took)
+        middle, deviation = _centre(times_ms)
         figures[f"{part}_ms"] = round(middle, 4)
         figures[f"{part}_spread_pct"] = round(100 * deviation / middle, 3)
-        figures["rounds"] = len(took)
+        figures["rounds"] = len(times_ms)
     if "rounds" not in figures:
         raise ValueError("no round was timed")
-    if told.get("absent"):
-        figures["memory_absent"] = str(told["absent"])
+    if report.get("absent"):
+        figures["memory_absent"] = str(report["absent"])
     return figures
 
 
@@ -172,7 +172,7 @@ class ControlHistory:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._shorten()
-            # One write of one line at the end: entries of processes that write at once never mix.
+            # One write of one line at the end: entries of concurrent processes never mix.
             file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
                 os.write(file, line.encode())
@@ -220,7 +220,7 @@ class ControlHistory:
 def _entry(line: bytes) -> dict[str, object]:
     try:
         entry = json.loads(line)
-    except (ValueError, RecursionError):  # half a line, or somebody else's
+    except (ValueError, RecursionError):  # half a line, or another program's
         return {}
     return entry if isinstance(entry, dict) else {}
 
@@ -236,8 +236,8 @@ def _figures(entry: Mapping[str, object]) -> dict[str, float]:
 
 
 def _is_quiet(entry: Mapping[str, object]) -> bool:
-    others = entry.get("others_pct")
-    return not isinstance(others, int | float) or others <= _QUIET_PCT
+    foreign_pct = entry.get("others_pct")
+    return not isinstance(foreign_pct, int | float) or foreign_pct <= _QUIET_PCT
 
 
 def _is_time(value: float) -> bool:

@@ -1,6 +1,6 @@
 """The control workload: a fixed amount of integer and memory work, run by a bare interpreter as a script of its own.
 
-It imports nothing of ours, so that what else is loaded or installed never changes how long it takes. It prints one
+It imports nothing from assay, so that what else is loaded or installed never changes how long it takes. It prints one
 line of JSON: the milliseconds of each round.
 """
 
@@ -29,14 +29,14 @@ def integers(steps: int = STEPS) -> int:
     return x
 
 
-def copies(there: memoryview, back: memoryview, times: int = COPIES) -> None:
+def copies(target: memoryview, source: memoryview, times: int = COPIES) -> None:
     for _ in range(times // 2):
-        there[:] = back
-        back[:] = there
+        target[:] = source
+        source[:] = target
 
 
 def rounds() -> dict[str, object]:
-    took: dict[str, list[float]] = {"integer": [], "memory": []}
+    times_ms: dict[str, list[float]] = {"integer": [], "memory": []}
     reason = ""
     try:
         pattern = bytes(range(256)) * (SIZE // 256)
@@ -50,11 +50,11 @@ def rounds() -> dict[str, object]:
             break  # another round would end too late
         integers()
         now = time.perf_counter()
-        took["integer"].append((now - last) * 1e3)
+        times_ms["integer"].append((now - last) * 1e3)
         if pair is not None:
             copies(*pair)
-            took["memory"].append((time.perf_counter() - now) * 1e3)
-    return {"version": VERSION, "rounds_ms": took, "absent": reason, "cpu_s": time.process_time()}
+            times_ms["memory"].append((time.perf_counter() - now) * 1e3)
+    return {"version": VERSION, "rounds_ms": times_ms, "absent": reason, "cpu_s": time.process_time()}
 
 
 if __name__ == "__main__":

@@ -12,9 +12,9 @@ from assay.hardware.fitness.control_loops import rounds
 
 
 def main() -> None:
-    """Run all rounds, then report them: nothing of ours happens between two."""
-    took = cast("dict[str, list[float]]", rounds()["rounds_ms"])
-    for part, values in took.items():
+    """Run all rounds, then report them, so that nothing else happens between two."""
+    times_ms = cast("dict[str, list[float]]", rounds()["rounds_ms"])
+    for part, values in times_ms.items():
         for value in values:
             emit({f"{part}_ms": value})
 

@@ -1,7 +1,7 @@
-"""One measurement per device at a time, across processes and users; whoever waits is told for whom.
+"""One measurement per device at a time, across processes and users; a waiting process names the holder.
 
-The kernel's lock on a file decides who holds a device, so that the end of a process, however it comes, frees it. What
-the file says about the holder is for people, and believed only while the file is locked and its process lives.
+The kernel's lock on a file decides who holds a device, so that the end of the process always frees it. The holder's
+entry in the file is for people, and valid only while the file is locked and its process lives.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ from assay.hardware.fitness.lock_files import (
 
 Mode = Literal["wait", "try", "off"]
 VARIABLE = "ASSAY_LOCK"
-TELL_EVERY_S = 30.0
-# Each look wakes a core of a machine on which somebody measures.
+NOTIFY_EVERY_S = 30.0
+# Each look wakes a core of a machine that is measuring.
 _POLL_S = 0.2
-# Between the kernel's lock and the holder's words lie microseconds; a look at the lock takes as long.
+# Microseconds pass between the kernel's lock and the holder's entry; a look at the lock takes as long.
 _LOOKS = 20
 _LOOK_AGAIN_S = 0.005
 
 
-def mode_from(asked: str | None, environment: Mapping[str, str] | None = None) -> Mode:
-    """How to go about a device that is held: as asked, else as ASSAY_LOCK says, else wait.
+def mode_from(option: str | None, environment: Mapping[str, str] | None = None) -> Mode:
+    """What to do about a device that is held: the option, else ASSAY_LOCK, else wait.
 
     Raises:
         UsageError: for a word that is none of these.
     """
-    word = asked or (os.environ if environment is None else environment).get(VARIABLE) or "wait"
+    word = option or (os.environ if environment is None else environment).get(VARIABLE) or "wait"
     if word not in get_args(Mode):
         raise UsageError(
-            f"{word!r} is no way to lock a device",
+            f"{word!r} is not a lock mode",
             code="lock",
-            at="--lock" if asked else VARIABLE,
+            at="--lock" if option else VARIABLE,
             try_="use wait, try or off",
         )
     return cast("Mode", word)
@@ -61,7 +61,7 @@ def mode_from(asked: str | None, environment: Mapping[str, str] | None = None) -
 
 @dataclass(frozen=True, slots=True)
 class HeldLock:
-    """What came of the wish to hold some devices."""
+    """Which of the wanted devices are held, and by whom."""
 
     mode: Mode
     devices: tuple[str, ...]
@@ -69,16 +69,16 @@ class HeldLock:
     taken: tuple[str, ...] = ()
     """Those that this process holds."""
     together: tuple[Holder, ...] = ()
-    """Those held for us: by a process that started this one, or by one that drives the same load."""
+    """Holders that belong to this measurement: a process that started this one, or one that drives the same load."""
     others: tuple[Holder, ...] = ()
-    """Those that somebody else holds, beside whom we go on."""
+    """Other holders, beside which this process measures anyway."""
     absent: Mapping[str, str] = field(default_factory=dict)
     """Device → why it could not be locked."""
     waited_s: float = 0.0
 
     @property
     def held(self) -> bool | None:
-        """Whether nobody else can measure on any of the devices now; None where nobody asked for it."""
+        """Whether no other process can measure on the devices now; None where locks are off."""
         return None if self.mode == "off" else not self.others and not self.absent
 
     @property
@@ -86,7 +86,7 @@ class HeldLock:
         return self.waited_s >= _POLL_S
 
     def record(self) -> dict[str, JsonValue]:
-        """What the environment of a result says about it."""
+        """The entry in the environment of a result."""
         record: dict[str, JsonValue] = {"mode": self.mode, "devices": list(self.devices), "held": self.held}
         if self.mode == "off":
             return record
@@ -102,7 +102,7 @@ def device_lock(
     devices: Collection[str],
     purpose: str,
     mode: Mode,
-    tell: Callable[[str], None],
+    notify: Callable[[str], None],
     *,
     load: str = "",
     folder: Path | None = None,
@@ -111,62 +111,62 @@ def device_lock(
 ) -> Iterator[HeldLock]:
     """Hold devices, so that no other measurement on this machine shares them.
 
-    A lock that cannot be had for another reason than a holder (no folder that all users share) is no reason to
-    measure nothing: `absent` says why, and the result carries it.
+    A lock that fails for another reason than a holder (no folder that all users share) does not stop the measurement:
+    `absent` says why, and the result carries it.
 
     Args:
         devices: such as `cpu` and the UUID of a GPU; taken in sorted order, so that no two processes can wait for
             each other.
-        mode: `wait` until all are free; `try` and go on beside whoever holds one; or `off`.
-        tell: is told whom we wait for, at once and then every half minute.
+        mode: `wait` until all are free; `try`, and measure beside a holder; or `off`.
+        notify: called with the holder that this process waits for, immediately and then every half minute.
         load: processes that name the same one drive one load together, and do not wait for each other.
     """
-    wanted = tuple(sorted(set(devices)))
-    if mode == "off" or not wanted:
-        yield HeldLock(mode, wanted)
+    names = tuple(sorted(set(devices)))
+    if mode == "off" or not names:
+        yield HeldLock(mode, names)
         return
     began_s = now()
     with ExitStack() as taken:
-        held = HeldLock(mode, wanted)
+        held = HeldLock(mode, names)
         try:
             place = folder or lock_folder()
         except OSError as problem:
-            held = replace(held, absent=dict.fromkeys(wanted, f"no folder for locks can be used: {_why(problem)}"))
+            held = replace(held, absent=dict.fromkeys(names, f"no folder for locks can be used: {_why(problem)}"))
         else:
-            seats = _Seats(place, myself(purpose, load), ancestors(), tell, now, sleep)
-            for device in wanted:
-                held = _with(held, device, seats, taken)
+            locks = _Locks(place, myself(purpose, load), ancestors(), notify, now, sleep)
+            for device in names:
+                held = _with(held, device, locks, taken)
         yield replace(held, waited_s=now() - began_s)
 
 
-def _with(held: HeldLock, device: str, seats: _Seats, taken: ExitStack) -> HeldLock:
-    """What is held once this device was asked for as well."""
+def _with(held: HeldLock, device: str, locks: _Locks, taken: ExitStack) -> HeldLock:
+    """Add the outcome of locking one more device."""
     try:
-        got = seats.waited_for(device) if held.mode == "wait" else seats.tried(device)
+        lock = locks.wait_for(device) if held.mode == "wait" else locks.try_once(device)
     except OSError as problem:
         return replace(held, absent={**held.absent, device: _why(problem)})
-    if isinstance(got, int):
-        taken.callback(_free, got)
+    if isinstance(lock, int):
+        taken.callback(_free, lock)
         return replace(held, taken=(*held.taken, device))
-    if seats.is_ours(got):
-        return replace(held, together=(*held.together, got))
-    return replace(held, others=(*held.others, got))
+    if locks.is_own(lock):
+        return replace(held, together=(*held.together, lock))
+    return replace(held, others=(*held.others, lock))
 
 
 @dataclass(frozen=True, slots=True)
-class _Seats:
-    """The locks of one folder, asked for by one process."""
+class _Locks:
+    """The locks of one folder, used by one process."""
 
     folder: Path
     me: Holder
     above: frozenset[int]
-    """Processes that started this one, one through the other."""
-    tell: Callable[[str], None]
+    """The ancestors of this process."""
+    notify: Callable[[str], None]
     now: Callable[[], float]
     sleep: Callable[[float], None]
 
-    def tried(self, device: str) -> int | Holder:
-        """The locked file of a device with our words in it, or whoever holds it."""
+    def try_once(self, device: str) -> int | Holder:
+        """The locked file of a device with this process's entry in it, or its holder."""
         path = _path(self.folder, device)
         for _ in range(_LOOKS):
             handle = open_lock(path)
@@ -177,30 +177,30 @@ class _Seats:
                     return holder
                 self.sleep(_LOOK_AGAIN_S)  # taken a moment ago, or only looked at
             elif still_there(handle, path):
-                with suppress(OSError):  # no room on the disk: held all the same, without a word
+                with suppress(OSError):  # no room on the disk: held, without an entry
                     write_words(handle, replace(self.me, device=device, since=iso(SYSTEM_CLOCK.utc())))
                 return handle
             else:
                 os.close(handle)
         return Holder(device)
 
-    def waited_for(self, device: str) -> int | Holder:
-        """The locked file of a device, however long it takes; or whoever holds it for us.
+    def wait_for(self, device: str) -> int | Holder:
+        """The locked file of a device, however long it takes; or a holder of this measurement.
 
-        Whoever waits first holds a second lock, the place at the head of the queue: a campaign that frees the device
-        between two jobs cannot take it again before the one who waits.
+        The first to wait holds a second lock, the head of the queue: a campaign that frees the device between two jobs
+        cannot take it again before the one that waits.
         """
-        told_s = float("-inf")
+        notified_s = float("-inf")
         with ExitStack() as queue:
             first = False
             while True:
                 first = first or self._first(device, queue)
-                got = self.tried(device) if first else _look(_path(self.folder, device), device)
-                if isinstance(got, int) or (got is not None and self.is_ours(got)):
-                    return got
-                if got is not None and self.now() - told_s >= TELL_EVERY_S:
-                    told_s = self.now()
-                    self.tell(f"waiting for {device}: {got.sentence()}")
+                lock = self.try_once(device) if first else _look(_path(self.folder, device), device)
+                if isinstance(lock, int) or (lock is not None and self.is_own(lock)):
+                    return lock
+                if lock is not None and self.now() - notified_s >= NOTIFY_EVERY_S:
+                    notified_s = self.now()
+                    self.notify(f"waiting for {device}: {lock.sentence()}")
                 self.sleep(_POLL_S)
 
     def _first(self, device: str, queue: ExitStack) -> bool:
@@ -211,8 +211,8 @@ class _Seats:
         os.close(handle)
         return False
 
-    def is_ours(self, holder: Holder) -> bool:
-        """Whether somebody holds a device for us: a process that we are part of, or one of the same load."""
+    def is_own(self, holder: Holder) -> bool:
+        """Whether a holder belongs to this measurement: an ancestor, or a process of the same load."""
         if self.me.load and holder.load == self.me.load:
             return True
         return holder.is_near and holder.pid in self.above
@@ -229,7 +229,7 @@ def holders(folder: Path | None = None) -> tuple[Holder, ...]:
 
 
 def _look(path: Path, device: str) -> Holder | None:
-    """Whoever holds the lock of a file; None where it is free or not to be seen."""
+    """The holder of a file's lock; None where it is free or cannot be read."""
     try:
         handle = open_to_look(path)
     except OSError:
@@ -256,5 +256,5 @@ def _free(handle: int) -> None:
 
 
 def _why(problem: OSError) -> str:
-    where = f"{problem.filename}: " if problem.filename else ""
-    return f"{where}{problem.strerror or problem}"
+    path = f"{problem.filename}: " if problem.filename else ""
+    return f"{path}{problem.strerror or problem}"

@@ -1,6 +1,6 @@
 """The files of device locks: a folder that all users share, and the holder that each file names.
 
-The folder is open to everyone and has the sticky bit, as /tmp has: everybody may add a file, nobody may remove or
+The folder is open to everyone and has the sticky bit, as /tmp has: every user may add a file, none may remove or
 replace that of another. A file is opened without following links, and used only if it is a plain file with one name.
 """
 
@@ -25,7 +25,7 @@ from pydantic import JsonValue
 FOLDER_VARIABLE = "ASSAY_LOCK_FOLDER"
 _FOR_ALL = 0o1777
 _FILE_MODE = 0o666
-# A file that somebody makes is theirs alone for a moment, until its mode is set.
+# A new file belongs to its user alone for a moment, until its mode is set.
 _TRIES = 20
 _AGAIN_S = 0.005
 # Locked on Windows, where what is locked cannot be read: far behind anything that is ever written.
@@ -40,15 +40,15 @@ def lock_folder(*, root: Path = Path("/"), environment: Mapping[str, str] | None
     Raises:
         OSError: if there is none that can be trusted; it says of each why not.
     """
-    given = (os.environ if environment is None else environment).get(FOLDER_VARIABLE)
-    candidates = (Path(given).absolute(),) if given else _candidates(root)
+    setting = (os.environ if environment is None else environment).get(FOLDER_VARIABLE)
+    candidates = (Path(setting).absolute(),) if setting else _candidates(root)
     refused: dict[Path, str] = {}
     for making in (False, True) if make else (False,):
         for folder in candidates:
             try:
                 if making:
-                    _make(folder, parents=bool(given))
-                _refuse_unsound(folder, for_all=not given)
+                    _make(folder, parents=bool(setting))
+                _refuse_unsound(folder, for_all=not setting)
             except OSError as problem:
                 refused[folder] = problem.strerror or str(problem)
             else:
@@ -66,7 +66,7 @@ def _candidates(root: Path) -> tuple[Path, ...]:
 def _make(folder: Path, *, parents: bool) -> None:
     """Make a folder for everyone; it appears under its name only when its mode is set."""
     if os.path.lexists(folder):
-        return  # whatever it is, it was put there by somebody
+        return  # a user put it there, whatever it is
     if parents:
         folder.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=".assay-", dir=folder.parent))
@@ -75,7 +75,7 @@ def _make(folder: Path, *, parents: bool) -> None:
         fresh.rename(folder)
     except OSError:
         fresh.rmdir()
-        if not folder.is_dir():  # else somebody was faster
+        if not folder.is_dir():  # else another process was faster
             raise
 
 
@@ -107,16 +107,16 @@ def open_lock(path: Path) -> int:
     Raises:
         OSError: if something else than a plain file of that one name is there, or it may not be opened.
     """
-    for left in reversed(range(_TRIES)):
+    for tries_left in reversed(range(_TRIES)):
         try:
             # Without O_CREAT: for a file of another user in such a folder, kernels refuse it.
             return _checked(os.open(path, os.O_RDWR | _careful()))
         except FileNotFoundError:
-            made = _create(path)
-            if made is not None:
-                return made
+            handle = _create(path)
+            if handle is not None:
+                return handle
         except PermissionError:
-            if not left:
+            if not tries_left:
                 raise
             time.sleep(_AGAIN_S)
     raise OSError(errno.EAGAIN, "it is made and removed again and again")
@@ -152,7 +152,7 @@ def _checked(handle: int) -> int:
     if stat.S_ISREG(status.st_mode) and status.st_nlink <= 1:
         return handle
     os.close(handle)
-    # Under a second name it may be somebody's file, which our few words would overwrite.
+    # Under a second name it may be a user's file, which the entry would overwrite.
     raise OSError(errno.EPERM, "it is not a plain file of this one name")
 
 
@@ -165,10 +165,10 @@ def still_there(handle: int, path: Path) -> bool:
 
 
 def try_lock(handle: int, *, shared: bool = False) -> bool:
-    """Lock an open file unless somebody holds it; closing it, also by the end of the process, frees it.
+    """Lock an open file unless it is held; closing it, also by the end of the process, frees it.
 
     Args:
-        shared: whether it is enough that nobody holds it alone, where the system knows the difference.
+        shared: whether other shared locks are fine, where the system knows the difference.
     """
     if sys.platform == "win32":
         return _try_lock_on_windows(handle)
@@ -230,7 +230,7 @@ class Holder:
         since = f" since {_clock_time(self.since)}" if self.since else ""
         purpose = f" for {self.purpose}" if self.purpose else ""
         host = f" on {self.host}" if self.host and self.host != platform.node() else ""
-        return f"held by {self.user or 'somebody'}{since}{purpose} (pid {self.pid}{host})"
+        return f"held by {self.user or 'an unknown user'}{since}{purpose} (pid {self.pid}{host})"
 
     def record(self) -> dict[str, JsonValue]:
         return {name: value for name, value in asdict(self).items() if value and name not in ("load", "space")}
@@ -291,7 +291,7 @@ def _user() -> str:
 
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:  # a container may run as a user that nobody has named
+    except KeyError:  # a container may run as a user without a name
         return str(os.geteuid())
 
 

@@ -14,7 +14,7 @@ WHY: Mapping[str, str] = {
     "machine quiet": "work of others takes time, caches and clock from what is measured",
     "clocks not throttled": "a clock that is held down measures the cooling, not the work",
     "no foreign process on the device": "a GPU is shared in slices: others make every call longer",
-    "device held alone": "two measurements at once disturb each other",
+    "device held alone": "two concurrent measurements disturb each other",
     "control workload steady": "the same work must take the same time, else nothing compares",
     "cool enough": "near its limit a chip slows itself down",
     "memory free": "what is swapped or dropped is read back in the middle of a run",
@@ -33,16 +33,16 @@ def remedies(check: str, state: State, busy: Sequence[str] = (), system: str = s
 
 
 def _quiet(busy: Sequence[str], system: str) -> tuple[str, ...]:
-    named = (f"busy now: {', '.join(busy)}; end what need not run, or wait until it is done",) if busy else ()
+    advice = (f"busy now: {', '.join(busy)}; end what need not run, or wait until it is done",) if busy else ()
     if system == "darwin":
-        return (*named, "sudo mdutil -a -i off    # while measuring: no indexing")
+        return (*advice, "sudo mdutil -a -i off    # while measuring: no indexing")
     if system == "linux":
         return (
-            *named,
+            *advice,
             "systemctl list-units --type=service --state=running    # then: sudo systemctl stop NAME",
             "taskset --cpu-list CORES assay run FILE    # keep to cores that others leave alone",
         )
-    return named
+    return advice
 
 
 def _throttled(state: State, system: str) -> tuple[str, ...]:
@@ -81,7 +81,7 @@ def _control(_: State, system: str) -> tuple[str, ...]:
     return (
         *((f"{look}    # who else works",) if look else ()),
         "ask again in a minute: heat and short work of others pass",
-        "after an update of system or firmware the history learns anew by itself",
+        "after an update of system or firmware the history starts over by itself",
     )
 
 

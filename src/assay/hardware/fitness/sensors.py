@@ -29,7 +29,7 @@ _COLDEST_C, _HOTTEST_C = -40.0, 150.0
 
 @dataclass(frozen=True, slots=True)
 class Sensor:
-    """One temperature, with the one that must not be reached where it is told."""
+    """One temperature, with its limit where it is known."""
 
     name: str
     celsius: float
@@ -99,14 +99,14 @@ def _celsius(path: Path) -> float | None:
 
 
 def _limit(path: Path) -> float | None:
-    """A limit that somebody set: zero and what no chip survives are fillers."""
+    """A limit; zero and what no chip survives are fillers."""
     celsius = _celsius(path)
     return celsius if celsius is not None and celsius > 0 else None
 
 
 _LINE = re.compile(r"^(\w+):\s+(\d+) kB$", re.MULTILINE)
 _SWAPPED = re.compile(r"^pswp(in|out) (\d+)$", re.MULTILINE)
-# Version 2 of control groups, then version 1: limit, use, and the name of what the kernel may drop at once.
+# Version 2 of control groups, then version 1: limit, use, and the name of what the kernel may drop immediately.
 _GROUPS = (
     ("memory.max", "memory.current", "memory.stat", "inactive_file"),
     ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat", "total_inactive_file"),
@@ -258,13 +258,13 @@ def gpus(
     if indices is None:
         names = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
         set_ = ", ".join(f"{name}={environ[name]}" for name in names if name in environ)
-        return [], {"gpu": f"which board {device} is cannot be told: {set_ or 'boards differ'}"}
-    ours = set((own or _our_tree)())
+        return [], {"gpu": f"which board {device} is, is unknown: {set_ or 'boards differ'}"}
+    own_pids = set((own or _our_tree)())
     states: list[JsonValue] = []
     absent: dict[str, str] = {}
     for index in indices:
         try:
-            states.append(_state(index, reader, ours, describe or named))
+            states.append(_state(index, reader, own_pids, describe or named))
         except Exception as problem:  # NVML has its own errors, and no state of a board may end a job
             absent[f"gpu:{index}"] = f"GPU {index} does not answer: {problem}"
     return states, absent
@@ -273,7 +273,7 @@ def gpus(
 def _index_of(
     device: str, environment: Mapping[str, str], facts: Sequence[Mapping[str, Any]]
 ) -> tuple[int, ...] | None:
-    """The number by which the driver knows a device such as `cuda:1`; None where it cannot be told."""
+    """The driver's number of a device such as `cuda:1`; None where unknown."""
     _, place = split_index(device)
     visible = environment.get("CUDA_VISIBLE_DEVICES")
     words = None if visible is None else [part.strip() for part in visible.split(",")]
@@ -287,7 +287,7 @@ def _index_of(
 
 
 def _state(
-    index: int, reader: GpuReader, ours: Collection[int], describe: Callable[[int], Mapping[str, JsonValue]]
+    index: int, reader: GpuReader, own_pids: Collection[int], describe: Callable[[int], Mapping[str, JsonValue]]
 ) -> dict[str, JsonValue]:
     if index >= reader.count:
         raise LookupError(f"there are {reader.count}")
@@ -303,7 +303,7 @@ def _state(
         state["throttle"] = list(reader.throttle_reasons(int(reading["throttle_bits"])))
     used: list[JsonValue] = []
     for pid, memory_bytes in reader.processes(index):
-        if pid not in ours:
+        if pid not in own_pids:
             size: dict[str, JsonValue] = {} if memory_bytes is None else {"memory_bytes": memory_bytes}
             used.append({"pid": pid, **describe(pid), **size})
     return {**state, "foreign": used}

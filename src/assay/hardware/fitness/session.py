@@ -50,7 +50,7 @@ def _local() -> Sequence[Gpu]:
 def occupied(
     job: Job, *, gpus: Callable[[], Sequence[Gpu]] = _local, environment: Mapping[str, str] | None = None
 ) -> tuple[str, ...]:
-    """The devices that nobody else may use while a job is measured, sorted.
+    """The devices that no other process may use while a job is measured, sorted.
 
     A model, or a device measured for itself, occupies that device alone. A program, a service or a client takes
     the processor, and as many GPUs as their needs name.
@@ -65,11 +65,11 @@ def occupied(
     if definition.services or not isinstance(target, ModelTarget | DeviceTarget):
         devices.add(CPU)
     own = target.env if isinstance(target, CommandTarget) else {}
-    wanted = [
+    parts = [
         (definition.needs.gpus, own),
         *((service.needs.gpus, service.env) for service in definition.services.values()),
     ]
-    return tuple(sorted(devices | _by_number(wanted, gpus, variables)))
+    return tuple(sorted(devices | _by_number(parts, gpus, variables)))
 
 
 def _of_device(device: str, gpus: Callable[[], Sequence[Gpu]], environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -89,20 +89,20 @@ def _of_device(device: str, gpus: Callable[[], Sequence[Gpu]], environment: Mapp
 
 
 def _by_number(
-    wanted: Sequence[tuple[int | None, Mapping[str, str]]],
+    parts: Sequence[tuple[int | None, Mapping[str, str]]],
     gpus: Callable[[], Sequence[Gpu]],
     environment: Mapping[str, str],
 ) -> set[str]:
     """The first GPUs that each part of a job sees, as many as it asks for.
 
-    Parts that see the same ones are counted together: none of them is told to keep off the others'.
+    Parts that see the same ones are counted together, as none of them leaves the others' free.
     """
-    asked: dict[tuple[str, ...], int] = {}
-    for number, own in wanted:
+    counts: dict[tuple[str, ...], int] = {}
+    for number, own in parts:
         if number:
-            seen = visible(gpus(), {**environment, **own})
-            asked[seen] = asked.get(seen, 0) + number
-    return {name for seen, number in asked.items() for name in seen[:number]}
+            visible_gpus = visible(gpus(), {**environment, **own})
+            counts[visible_gpus] = counts.get(visible_gpus, 0) + number
+    return {name for visible_gpus, number in counts.items() for name in visible_gpus[:number]}
 
 
 def visible(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -148,7 +148,7 @@ FOLDER = "fitness"
 # A state that is older says nothing about the job that begins now.
 _STILL_TRUE_S = 5.0
 _CLOCK = "sys/devices/system/clocksource/clocksource0"
-# Devices that are a board with its own driver; what others do nobody tells.
+# Devices that are a board with its own driver; the activity of others is unknown.
 _BOARDS = ("cuda", "tensorrt")
 
 
@@ -184,22 +184,22 @@ def fitness(
         if boards:
             state["gpus"] = boards
     load = _load_average()
-    timed, others, missing = _control(control, folder, base, run, clock)
+    timed, foreign_pct, missing = _control(control, folder, base, run, clock)
     absent |= missing
     state |= {"control": timed} if timed else {}
-    state |= {"load": {**load, **others}} if load or others else {}
+    state |= {"load": {**load, **foreign_pct}} if load or foreign_pct else {}
     return {**state, "absent": dict(absent)} if absent else state
 
 
 def _control(
-    wanted: bool, folder: Path | None, root: Path, run: Run, clock: Clock
+    enabled: bool, folder: Path | None, root: Path, run: Run, clock: Clock
 ) -> tuple[dict[str, JsonValue], dict[str, JsonValue], dict[str, str]]:
     """The control workload beside its history, what others did meanwhile, and what is missing."""
-    if not wanted or is_off():
-        why = f"{VARIABLE} is off" if wanted else "no control workload was asked for"
+    if not enabled or is_off():
+        why = f"{VARIABLE} is off" if enabled else "no control workload was asked for"
         return {}, {}, {"control": why}
     counted = throttle_events(root)
-    timed, others, reason = timed_control(run)
+    timed, foreign_pct, reason = timed_control(run)
     if not timed:
         return {}, {}, {"control": reason}
     counted_after = throttle_events(root)
@@ -207,16 +207,16 @@ def _control(
         timed["throttle_events"] = counted_after - counted
     missing: dict[str, str] = {}
     if folder is None:
-        return timed, others, {"control history": "no folder is known that a history could be kept in"}
+        return timed, foreign_pct, {"control history": "no folder is known that a history could be kept in"}
     history = ControlHistory(folder / FOLDER, machine_id(), int(str(timed["version"])))
     beside = history.against(timed)
     timed["history"] = beside
     entries = int(str(beside["entries"]))
     if entries < FEWEST:
         missing["control history"] = f"no history yet: {entries} of {FEWEST} entries"
-    if problem := history.add({**timed, **others}, iso(clock.utc())):
+    if problem := history.add({**timed, **foreign_pct}, iso(clock.utc())):
         missing["control history"] = problem
-    return timed, others, missing
+    return timed, foreign_pct, missing
 
 
 def _clock_source(root: Path) -> tuple[dict[str, JsonValue], dict[str, str]]:
@@ -265,7 +265,7 @@ class Fitness:
         self._last: tuple[float, str | None, bool, dict[str, JsonValue]] | None = None
 
     def before(self, device: str | None, control: bool) -> dict[str, JsonValue]:
-        """The state before a job: that after the job before it, where it is young and told the same."""
+        """The state before a job: that after the job before it, where it is recent and has the same content."""
         if self._last is not None:
             since_s, of, timed, state = self._last
             if self._clock.monotonic_s() - since_s <= _STILL_TRUE_S and of == device and timed >= control:
@@ -305,12 +305,12 @@ class DeviceSession:
     def job(self, job: Job, label: str, look: UsageSample) -> Iterator[JobEnvironment]:
         """Hold the devices of a job from before the first look at the machine until its result is judged.
 
-        The label, its name inside its benchmark, is for whoever waits for it.
+        Processes that wait for a device print the label, the job's name inside its benchmark.
         """
         purpose = f"{job.benchmark}, {label}" if job.point else job.benchmark
         load = f"{job.campaign} {point_key(job)}" if is_part(job.definition) else ""
         with device_lock(occupied(job), purpose, self._mode, self._tell, load=load) as held:
-            if held.waited:  # what was seen until now was the work of whoever had the device
+            if held.waited:  # until now the samples show the work of the previous holder
                 look, self._fitness = UsageSample(), Fitness(self._folder)
             device, control = device_of(job), self._control and job.definition.measure.control
             facts: dict[str, JsonValue] = _around(job) | {"lock": held.record()}
@@ -320,7 +320,7 @@ class DeviceSession:
     @staticmethod
     @contextmanager
     def refused(job: Job, look: UsageSample) -> Iterator[JobEnvironment]:
-        """The surrounding of a job that this machine cannot take: nobody is made to wait for it."""
+        """The environment of a job that this machine cannot take, without any wait for devices."""
         facts: dict[str, JsonValue] = _around(job)
         facts["before"] = machine_state(look)
         yield JobEnvironment(facts, machine_state)

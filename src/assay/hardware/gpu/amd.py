@@ -42,8 +42,10 @@ def by_rocm_smi(run: Run = output, root: Path = Path("/")) -> LayerReport:
         LayerUnavailableError: rocm-smi is not here, fails, or sees none.
     """
     _need_driver(root)
-    what = "--showproductname --showmeminfo vram --showbus --showuniqueid --showdriverversion --showmaxpower --showtemp"
-    answer = parsed(ROCM_SMI, run((ROCM_SMI, *what.split(), "--json")))
+    options = (
+        "--showproductname --showmeminfo vram --showbus --showuniqueid --showdriverversion --showmaxpower --showtemp"
+    )
+    answer = parsed(ROCM_SMI, run((ROCM_SMI, *options.split(), "--json")))
     if not isinstance(answer, dict):
         raise LayerUnavailableError("rocm-smi does not answer with cards")
     driver = _text(_lowered(answer.get("system")), "driver version")
@@ -58,14 +60,14 @@ def by_rocm_smi(run: Run = output, root: Path = Path("/")) -> LayerReport:
 
 
 def _need_driver(root: Path) -> None:
-    """Both programs take a second to say that there is nothing; the kernel says it at once."""
+    """Both programs take a second to report that there is nothing; the kernel knows immediately."""
     if not (root / "sys/module/amdgpu").exists():
         raise LayerUnavailableError("the amdgpu driver is not loaded")
 
 
-def _by_index(told: Any) -> dict[int, Mapping[str, Any]]:  # noqa: ANN401  (JSON)
+def _by_index(document: Any) -> dict[int, Mapping[str, Any]]:  # noqa: ANN401  (JSON)
     """GPU number → its facts; since ROCm 7 the list stands under `gpu_data`."""
-    rows = told.get("gpu_data", []) if isinstance(told, dict) else told
+    rows = document.get("gpu_data", []) if isinstance(document, dict) else document
     rows = rows if isinstance(rows, list) else []
     return {row["gpu"]: row for row in rows if isinstance(row, dict) and isinstance(row.get("gpu"), int)}
 
@@ -170,9 +172,9 @@ def _pcie(bus: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, int]:
     return {word: int(value) for word, value in link.items() if value}
 
 
-def _clocks(told: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
+def _clocks(document: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
     """Clocks now and at most, of the first part of each kind; newer versions write the names in capitals."""
-    groups = _lowered(told)
+    groups = _lowered(document)
     now: dict[str, float] = {}
     most: dict[str, float] = {}
     for word, name in (("graphics", "gfx_0"), ("memory", "mem_0")):
@@ -186,4 +188,4 @@ def _clocks(told: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]
 
 def _throttle(power: Mapping[str, Any]) -> tuple[str, ...] | None:
     state = power.get("throttle_status")
-    return {"UNTHROTTLED": (), "THROTTLED": ("throttled, no reason told",)}.get(str(state))
+    return {"UNTHROTTLED": (), "THROTTLED": ("throttled, no reason reported",)}.get(str(state))

@@ -143,7 +143,7 @@ class Detection:
 
     gpus: tuple[Gpu, ...]
     layer: str | None
-    """Who told of the first GPU; each GPU says it of itself."""
+    """The layer that reported the first GPU; each GPU carries its own."""
     tried: Mapping[str, str]
     """Layer → how many GPUs it reports, or why it reports none."""
     broken: tuple[str, ...] = ()
@@ -197,7 +197,7 @@ def gpus(
 
 
 class _Look:
-    """What the layers have told so far."""
+    """What the layers have reported so far."""
 
     def __init__(self) -> None:
         self._answers: dict[str, LayerReport] = {}
@@ -244,11 +244,11 @@ def _numbered(gpus: Iterable[Gpu]) -> list[Gpu]:
     return list(used.values())
 
 
-def _compared(gpu: Gpu, others: Iterable[tuple[str, tuple[Gpu, ...]]]) -> Gpu:
+def _compared(gpu: Gpu, layers: Iterable[tuple[str, tuple[Gpu, ...]]]) -> Gpu:
     agreed: list[str] = []
     differs: dict[str, str] = {}
-    for layer, seen in others:
-        twin = _same_board(gpu, [candidate for candidate in seen if candidate.vendor == gpu.vendor])
+    for layer, gpus in layers:
+        twin = _same_board(gpu, [candidate for candidate in gpus if candidate.vendor == gpu.vendor])
         if twin is None:
             continue
         if layer == TORCH and gpu.vendor == "apple":  # it tells of MPS that it works, and that is the same
@@ -259,12 +259,12 @@ def _compared(gpu: Gpu, others: Iterable[tuple[str, tuple[Gpu, ...]]]) -> Gpu:
             for name in _COMPARED.get(layer, _EVERYTHING)
             if _value(gpu, name) is not None and _value(twin, name) is not None
         ]
-        other = [name for name in both if not _alike(name, _value(gpu, name), _value(twin, name))]
-        if both and not other:
+        differing = [name for name in both if not _alike(name, _value(gpu, name), _value(twin, name))]
+        if both and not differing:
             agreed.append(layer)
-        for name in other:
-            said = f"{layer}: {_value(twin, name)}"
-            differs[name] = f"{differs[name]}; {said}" if name in differs else said
+        for name in differing:
+            value = f"{layer}: {_value(twin, name)}"
+            differs[name] = f"{differs[name]}; {value}" if name in differs else value
     return replace(gpu, agreed_by=tuple(agreed), differs=differs)
 
 
@@ -284,7 +284,7 @@ def _value(gpu: Gpu, name: str) -> object:
     return value
 
 
-def _alike(name: str, one: object, other: object) -> bool:
-    if name in _CLOSE and isinstance(one, (int, float)) and isinstance(other, (int, float)):
-        return abs(one - other) <= _CLOSE[name]
-    return one == other
+def _alike(name: str, left: object, right: object) -> bool:
+    if name in _CLOSE and isinstance(left, (int, float)) and isinstance(right, (int, float)):
+        return abs(left - right) <= _CLOSE[name]
+    return left == right

@@ -43,7 +43,7 @@ class Abilities:
     note: str = ""
 
 
-# Architecture, FP32 cores in each multiprocessor, generation of the tensor cores (0: none, None: cannot be told).
+# Architecture, FP32 cores in each multiprocessor, generation of the tensor cores (0: none, None: unknown).
 _KNOWN: dict[str, tuple[str, int, int | None]] = {
     "3.0": ("Kepler", 192, 0), "3.2": ("Kepler", 192, 0), "3.5": ("Kepler", 192, 0), "3.7": ("Kepler", 192, 0),
     "5.0": ("Maxwell", 128, 0), "5.2": ("Maxwell", 128, 0), "5.3": ("Maxwell", 128, 0), "6.0": ("Pascal", 64, 0),
@@ -88,7 +88,7 @@ def abilities(capability: str | None) -> Abilities:
 
 
 def multiprocessors(cores: int | None, capability: str | None) -> int | None:
-    """How many multiprocessors so many cores make; None unless the capability is known and they divide evenly."""
+    """The number of multiprocessors; None unless the capability is known and the cores divide evenly."""
     each = abilities(capability).cores_per_multiprocessor
     return None if not cores or each is None or cores % each else cores // each
 
@@ -159,19 +159,19 @@ def _first(pair: Any) -> int | None:  # noqa: ANN401
     return int(pair[0]) if isinstance(pair, (tuple, list)) and pair else None
 
 
-def _pci(told: Any) -> str | None:  # noqa: ANN401
-    bus_id = getattr(told, "busId", "")
+def _pci(info: Any) -> str | None:  # noqa: ANN401
+    bus_id = getattr(info, "busId", "")
     return pci_address(bus_id.decode() if isinstance(bus_id, bytes) else str(bus_id))
 
 
 def _pcie(nvml: Nvml, device: object) -> dict[str, int]:
-    asked = {
+    calls = {
         "generation": "nvmlDeviceGetCurrPcieLinkGeneration",
         "width": "nvmlDeviceGetCurrPcieLinkWidth",
         "max_generation": "nvmlDeviceGetMaxPcieLinkGeneration",
         "max_width": "nvmlDeviceGetMaxPcieLinkWidth",
     }
-    return {word: value for word, name in asked.items() if (value := nvml.number(name, device))}
+    return {word: value for word, name in calls.items() if (value := nvml.number(name, device))}
 
 
 def _nvlinks(nvml: Nvml, device: object) -> int | None:
@@ -256,34 +256,34 @@ def from_xml(text: str, capabilities: Mapping[int, str]) -> tuple[Gpu, ...]:
 
 
 def _gpu_smi(
-    index: int, one: ElementTree.Element, shared: tuple[str | None, str | None], capability: str | None
+    index: int, element: ElementTree.Element, shared: tuple[str | None, str | None], capability: str | None
 ) -> Gpu:
     can = abilities(capability)
-    mig = _STATES.get(_text(one, "mig_mode/current_mig") or "")
+    mig = _STATES.get(_text(element, "mig_mode/current_mig") or "")
     return Gpu(
         index=index,
-        name=_text(one, "product_name") or "GPU without a name",
+        name=_text(element, "product_name") or "GPU without a name",
         vendor="nvidia",
         layer=NVIDIA_SMI,
-        uuid=_text(one, "uuid"),
-        memory_bytes=_bytes(one, "fb_memory_usage/total"),
+        uuid=_text(element, "uuid"),
+        memory_bytes=_bytes(element, "fb_memory_usage/total"),
         driver=shared[0],
         cuda=shared[1],
         capability=capability,
-        pci=pci_address(_text(one, "pci/pci_bus_id") or ""),
-        pcie=_pcie_smi(one),
-        power_limit_w=_power_limit_w(one),
-        clocks_mhz=_clocks_smi(one, "clocks"),
-        max_clocks_mhz=_clocks_smi(one, "max_clocks"),
-        temperature_c=_number(one, "temperature/gpu_temp", "C"),
+        pci=pci_address(_text(element, "pci/pci_bus_id") or ""),
+        pcie=_pcie_smi(element),
+        power_limit_w=_power_limit_w(element),
+        clocks_mhz=_clocks_smi(element, "clocks"),
+        max_clocks_mhz=_clocks_smi(element, "max_clocks"),
+        temperature_c=_number(element, "temperature/gpu_temp", "C"),
         # Boards since Hopper tell this one relative to a limit; then it is not known from here.
-        slowdown_c=_number(one, "temperature/gpu_temp_slow_threshold", "C"),
-        throttle=_throttle_smi(one),
-        ecc=_STATES.get(_text(one, "ecc_mode/current_ecc") or ""),
+        slowdown_c=_number(element, "temperature/gpu_temp_slow_threshold", "C"),
+        throttle=_throttle_smi(element),
+        ecc=_STATES.get(_text(element, "ecc_mode/current_ecc") or ""),
         mig=mig,
-        mig_devices=tuple(_mig_device(part) for part in one.iterfind("mig_devices/mig_device")) if mig else (),
+        mig_devices=tuple(_mig_device(part) for part in element.iterfind("mig_devices/mig_device")) if mig else (),
         # Without a capability the driver's own word stands; an unknown capability stays unknown.
-        architecture=can.architecture if capability else _text(one, "product_architecture"),
+        architecture=can.architecture if capability else _text(element, "product_architecture"),
         tensor_cores=can.tensor_cores,
         precisions=can.precisions,
         note=can.note,
@@ -295,49 +295,49 @@ def _capabilities(csv: str) -> dict[int, str]:
     return {int(index): capability for index, capability in rows}
 
 
-def _text(one: ElementTree.Element, path: str) -> str | None:
+def _text(element: ElementTree.Element, path: str) -> str | None:
     """A word of the answer; None for every way in which nvidia-smi says that it has none."""
-    word = (one.findtext(path) or "").strip()
+    word = (element.findtext(path) or "").strip()
     said_no = ("N/A", "[", "Unknown Error", "ERR!", "GPU is lost", "Requested functionality", "Not Supported")
     return None if not word or word.startswith(said_no) else word
 
 
-def _number(one: ElementTree.Element, path: str, unit: str) -> float | None:
-    match = re.fullmatch(rf"(-?\d+(?:\.\d+)?) ?{re.escape(unit)}", _text(one, path) or "")
+def _number(element: ElementTree.Element, path: str, unit: str) -> float | None:
+    match = re.fullmatch(rf"(-?\d+(?:\.\d+)?) ?{re.escape(unit)}", _text(element, path) or "")
     return float(match[1]) if match else None
 
 
-def _bytes(one: ElementTree.Element, path: str) -> int | None:
-    mib = _number(one, path, "MiB")
+def _bytes(element: ElementTree.Element, path: str) -> int | None:
+    mib = _number(element, path, "MiB")
     return int(mib) * 2**20 if mib else None
 
 
-def _pcie_smi(one: ElementTree.Element) -> dict[str, int]:
+def _pcie_smi(element: ElementTree.Element) -> dict[str, int]:
     link = "pci/pci_gpu_link_info"
     pcie = {
-        "generation": _number(one, f"{link}/pcie_gen/current_link_gen", ""),
-        "width": _number(one, f"{link}/link_widths/current_link_width", "x"),
-        "max_generation": _number(one, f"{link}/pcie_gen/max_link_gen", ""),
-        "max_width": _number(one, f"{link}/link_widths/max_link_width", "x"),
+        "generation": _number(element, f"{link}/pcie_gen/current_link_gen", ""),
+        "width": _number(element, f"{link}/link_widths/current_link_width", "x"),
+        "max_generation": _number(element, f"{link}/pcie_gen/max_link_gen", ""),
+        "max_width": _number(element, f"{link}/link_widths/max_link_width", "x"),
     }
     return {word: int(value) for word, value in pcie.items() if value}
 
 
-def _power_limit_w(one: ElementTree.Element) -> float | None:
+def _power_limit_w(element: ElementTree.Element) -> float | None:
     for path in ("gpu_power_readings/current_power_limit", "power_readings/enforced_power_limit"):
-        if limit := _number(one, path, "W"):
+        if limit := _number(element, path, "W"):
             return limit
     return None
 
 
-def _clocks_smi(one: ElementTree.Element, path: str) -> dict[str, float]:
-    clocks = {"sm": _number(one, f"{path}/sm_clock", "MHz"), "memory": _number(one, f"{path}/mem_clock", "MHz")}
+def _clocks_smi(element: ElementTree.Element, path: str) -> dict[str, float]:
+    clocks = {"sm": _number(element, f"{path}/sm_clock", "MHz"), "memory": _number(element, f"{path}/mem_clock", "MHz")}
     return {word: mhz for word, mhz in clocks.items() if mhz}
 
 
-def _throttle_smi(one: ElementTree.Element) -> tuple[str, ...] | None:
+def _throttle_smi(element: ElementTree.Element) -> tuple[str, ...] | None:
     for kind in ("clocks_event_reason", "clocks_throttle_reason"):  # the second is the name before driver 535
-        if (reasons := one.find(f"{kind}s")) is not None:
+        if (reasons := element.find(f"{kind}s")) is not None:
             return reasons_of_names({each.tag.removeprefix(f"{kind}_"): (each.text or "").strip() for each in reasons})
     return None
 

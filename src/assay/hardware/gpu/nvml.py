@@ -134,7 +134,7 @@ _HARMLESS = 0x001 | 0x002 | 0x100
 
 
 def reasons_of_bits(bits: int) -> tuple[str, ...]:
-    """The reasons in NVML's bits; a bit without a known meaning is told by its number."""
+    """The reasons in NVML's bits; an unknown bit is shown as its number."""
     reasons = [word for bit, _, word in _REASONS if bits & bit]
     rest = bits & ~_HARMLESS & ~sum(bit for bit, _, _ in _REASONS)
     return (*reasons, f"unknown reason {rest:#x}") if rest else tuple(reasons)
@@ -155,8 +155,8 @@ _Ways = tuple[tuple[str, tuple[int, ...]], ...]
 """Functions that tell the same, newest first, each with what else it is asked with."""
 
 
-def _milli(told: Any) -> float:  # noqa: ANN401  (NVML has no types)
-    return float(told) / 1e3
+def _milli(value: Any) -> float:  # noqa: ANN401  (NVML has no types)
+    return float(value) / 1e3
 
 
 def _ways(*names: str, of: int | None = None) -> _Ways:
@@ -206,7 +206,7 @@ class GpuReader:
         self.facts: list[dict[str, str | int]] = []
         """Of each GPU its `index`, and `name`, `uuid`, `driver` and `memory_bytes` as far as it tells them."""
         self.lost: dict[int, str] = {}
-        """GPU → why it cannot be read any more."""
+        """GPU → why it can no longer be read."""
         self._handles: list[Any | None] = []
         self._questions: list[dict[str, _Question]] = []
         try:
@@ -227,7 +227,7 @@ class GpuReader:
         """One reading of a GPU: only what the board tells, and nothing of one that is lost.
 
         Raises:
-            GpuLostError: it has stopped answering; told once, later readings of it are empty.
+            GpuLostError: it has stopped answering; raised once, later readings of it are empty.
         """
         if index in self.lost:
             return {}
@@ -255,7 +255,7 @@ class GpuReader:
         return reasons_of_bits(int(bits))
 
     def processes(self, index: int) -> tuple[tuple[int, int | None], ...]:
-        """Processes that compute or draw on a GPU, each with the memory it holds there, where that is told.
+        """Processes that compute or draw on a GPU, each with the memory it holds there, where known.
 
         Their numbers are the machine's, also in a container that counts its own.
         """
@@ -268,7 +268,7 @@ class GpuReader:
             for row in rows:
                 pid, memory = int(row.pid), getattr(row, "usedGpuMemory", None)
                 sizes = [size for size in (held.get(pid), memory) if size is not None and size != _NO_MEMORY_TOLD]
-                held[pid] = max(sizes, default=None)  # one that computes and draws is told twice
+                held[pid] = max(sizes, default=None)  # one that computes and draws is listed twice
         return tuple(sorted(held.items()))
 
     def limits(self, index: int) -> dict[str, float]:

@@ -39,7 +39,7 @@ class Gpu:
     vendor: str
     """`nvidia`, `amd`, `intel`, `apple` …, or its PCI number where that is no known maker's."""
     layer: str
-    """Who told: `nvml`, `nvidia-smi`, `torch`, `amd-smi`, `rocm-smi`, `sysfs`, `system_profiler`."""
+    """The source: `nvml`, `nvidia-smi`, `torch`, `amd-smi`, `rocm-smi`, `sysfs`, `system_profiler`."""
     uuid: str | None = None
     memory_bytes: int | None = None
     driver: str | None = None
@@ -81,7 +81,7 @@ class Gpu:
     def record(self) -> dict[str, JsonValue]:
         """As JSON, without what is not known."""
         record = _told(self)
-        if self.throttle is not None:  # nothing holds its clocks down: that is told, too
+        if self.throttle is not None:  # an empty list says that nothing holds its clocks down
             record["throttle"] = list(self.throttle)
         if self.mig_devices:
             record["mig_devices"] = [device.record() for device in self.mig_devices]
@@ -153,8 +153,8 @@ def output(command: Sequence[str]) -> str:
     except (OSError, subprocess.SubprocessError) as failure:
         raise LayerBrokenError(f"{name} does not answer: {failure}") from failure
     if done.returncode:
-        said = (done.stdout.strip() or done.stderr.strip() or "no word").splitlines()[0]
-        raise LayerBrokenError(f"{name} ended with code {done.returncode}: {said[:200]}")
+        message = (done.stdout.strip() or done.stderr.strip() or "no word").splitlines()[0]
+        raise LayerBrokenError(f"{name} ended with code {done.returncode}: {message[:200]}")
     return done.stdout
 
 

@@ -1,4 +1,4 @@
-"""Layer 6: GPUs as the kernel shows them under /sys and /proc, whoever made them and whatever is installed."""
+"""Layer 6: GPUs as the kernel shows them under /sys and /proc, of any maker and without installed software."""
 
 from __future__ import annotations
 

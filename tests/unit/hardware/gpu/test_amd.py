@@ -65,7 +65,7 @@ def test_a_throttled_board_says_so(root):
     rows = json.loads(told("amd-smi-metric.json"))
     rows[0]["power"]["throttle_status"] = "THROTTLED"
     answer = by_amd_smi(programs({STATIC: told("amd-smi-static.json"), METRIC: json.dumps(rows)}), root)
-    assert answer.gpus[0].throttle == ("throttled, no reason told",)
+    assert answer.gpus[0].throttle == ("throttled, no reason reported",)
 
 
 def test_an_mi250_by_rocm_smi(root):
