@@ -161,7 +161,7 @@ def device_sheet(job: MultiRunJobResult) -> Sheet | None:
         return None
     head = ("test", "value", "interval", "±", "unit", "at", "of the bare loop", *_DURING, "throttled")
     notes = tuple(note for test in tests for note in test.notes)
-    sheet = Sheet("device", head, tuple(rows), notes, frozenset({0, 4, 10}), (0, 1, 2, 4))
+    sheet = Sheet("Device tests", head, tuple(rows), notes, frozenset({0, 4, 10}), (0, 1, 2, 4))
     return without_empty(sheet)
 
 

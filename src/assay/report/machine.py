@@ -35,7 +35,7 @@ def fitness_sheet(job: MultiRunJobResult) -> Sheet | None:
         for what, why in section(state, "absent").items()
     }
     head = ("the machine", "before", "after")
-    return Sheet("the machine before and after", head, filled, tuple(absent), frozenset({0, 1, 2}), (0, 1, 2))
+    return Sheet("The machine before and after", head, filled, tuple(absent), frozenset({0, 1, 2}), (0, 1, 2))
 
 
 def _governor(state: State) -> str:
@@ -206,7 +206,7 @@ def monitoring_sheet(job: MultiRunJobResult) -> Sheet | None:
     figures = monitored_figures(job)
     notes = (*scrape_sentences(job), *_doubts(figures), *unscraped_sentences(job))
     if not figures:
-        return Sheet("nodes and services", ("of", "what"), (), notes) if notes else None
+        return Sheet("Nodes and services", ("of", "what"), (), notes) if notes else None
     rows = tuple(
         (
             one_line(figure.of),
@@ -221,7 +221,7 @@ def monitoring_sheet(job: MultiRunJobResult) -> Sheet | None:
     still = [f"{figure.of}: {figure.title.lower()}" for figure in figures if not figure.high]
     zero = (one_line(f"Zero all the time: {'; '.join(still)}."),) if still else ()
     head = ("of", "what", "mean", "highest", "readings")
-    return Sheet("nodes and services", head, rows, (*zero, *notes), frozenset({0, 1}), kept=(0, 1, 2, 3))
+    return Sheet("Nodes and services", head, rows, (*zero, *notes), frozenset({0, 1}), kept=(0, 1, 2, 3))
 
 
 def scrape_sentences(job: MultiRunJobResult) -> list[str]:

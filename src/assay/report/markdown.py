@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
-from assay.report.device import device_sheet
-from assay.report.machine import fitness_sheet, monitoring_sheet
-from assay.report.served import errors_of, load_sheet, search_sentences
+from assay.report.sections import Section, campaign_facts, environments, job_sections
+from assay.report.served import load_sheet
 from assay.report.sheet import Sheet
-from assay.report.telemetry import efficiency_sheet, energy_sentence, price_sentence, throttling_sentences
+from assay.report.telemetry import efficiency_sheet
 from assay.report.terminal import summary_sheet
 from assay.report.wording import (
     MEANING,
@@ -18,7 +17,6 @@ from assay.report.wording import (
     check_word,
     failed,
     failure_of,
-    flat,
     gate_word,
     job_count,
     job_labels,
@@ -32,39 +30,50 @@ _SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_[]|~#"} | {"<": "&
 
 
 def render_markdown(record: CampaignRecord) -> str:
-    """Write a campaign as a Markdown report: table, reasons to doubt, environment."""
-    labels, several = job_labels(record), len(record.jobs) > 1
-    about_machines = (monitoring_sheet, fitness_sheet)
+    """Write a campaign as a Markdown report: table, reasons to doubt, what is known of each job, environment."""
+    labels = job_labels(record)
     blocks = (
+        *_brief(record),
+        *(_titled(sheet(record, labels)) for sheet in (load_sheet, efficiency_sheet)),
+        _section("Facts", [f"- {name}: {escape(value)}" for name, value in campaign_facts(record)]),
+        _section("What the verdicts mean", _meanings(record)),
+        *(_job(job, labels[job.job]) for job in record.jobs),
+        *_environments(record),
+    )
+    return _joined(blocks)
+
+
+def brief_markdown(record: CampaignRecord) -> str:
+    """The short form, to paste into a chat or a pull request: title, table and reasons to doubt."""
+    return _joined(_brief(record))
+
+
+def _brief(record: CampaignRecord) -> list[list[str]]:
+    labels = job_labels(record)
+    return [
         [f"# {escape(record.benchmark)}"],
         _head(record),
         sheet_markdown(summary_sheet(record.jobs, labels)),
-        *_load(record, labels),
-        *_devices(record, labels),
-        _titled(efficiency_sheet(record, labels)),
-        _section("Energy and price", [line for job in record.jobs for line in _energy(job, labels[job.job])]),
         _section("Reasons to doubt", [line for job in record.jobs for line in _doubts(job, labels[job.job])]),
-        _section("What the verdicts mean", _meanings(record)),
-        *(_titled(sheet(job), labels[job.job] if several else "") for sheet in about_machines for job in record.jobs),
-        *_environments(record, labels),
-    )
+    ]
+
+
+def _joined(blocks: Iterable[Sequence[str]]) -> str:
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
 
-def _load(record: CampaignRecord, labels: dict[str, str]) -> list[list[str]]:
-    """Speed, quality, errors and cost of all jobs that answer requests, and what went wrong with requests."""
-    sheet = load_sheet(record, labels)
-    if sheet is None:
-        return []
-    errors = [
-        f"- **{escape(labels[job.job])}**: {error.count:,} × {escape(error.words)}"
-        for job in record.jobs
-        for error in errors_of(job)
+def _job(job: MultiRunJobResult, label: str) -> list[str]:
+    return _section(escape(label), [line for part in job_sections(job) for line in _part(part)])
+
+
+def _part(part: Section) -> list[str]:
+    table = sheet_markdown(part.sheet) if part.sheet else []
+    lines = [
+        *(f"- {escape(sentence)}" for sentence in part.sentences),
+        *([""] if part.sentences and table else []),
+        *table,
     ]
-    searches = [
-        f"- **{escape(labels[job.job])}**, {escape(line)}" for job in record.jobs for line in search_sentences(job)
-    ]
-    return [_titled(sheet), _section("Failed requests", errors), _section("Searches for a rate", searches)]
+    return [f"### {part.title}", "", *lines, ""]
 
 
 def sheet_markdown(sheet: Sheet) -> list[str]:
@@ -81,25 +90,9 @@ def sheet_markdown(sheet: Sheet) -> list[str]:
     return [*lines, *(line for note in sheet.notes for line in ("", escape(note)))]
 
 
-def _titled(sheet: Sheet | None, of: str = "") -> list[str]:
+def _titled(sheet: Sheet | None) -> list[str]:
     """A small table under its title; nothing where there is none."""
-    if sheet is None:
-        return []
-    title = sheet.title[:1].upper() + sheet.title[1:]
-    return _section(f"{title}{f' of {escape(of)}' if of else ''}", sheet_markdown(sheet))
-
-
-def _devices(record: CampaignRecord, labels: dict[str, str]) -> list[list[str]]:
-    """What the hardware itself can do, one table for each device that was measured."""
-    sheets = [(labels[job.job], device_sheet(job)) for job in record.jobs]
-    there = [(label, sheet) for label, sheet in sheets if sheet is not None]
-    return [_titled(sheet, label if len(there) > 1 else "") for label, sheet in there]
-
-
-def _energy(job: MultiRunJobResult, label: str) -> list[str]:
-    energy, price = energy_sentence(job), price_sentence(job)
-    sentences = [f"- **{escape(label)}**: {escape(sentence)}" for sentence in (energy, price) if sentence]
-    return [*sentences, *(f"- **{escape(label)}**: {escape(sentence)}" for sentence in throttling_sentences(job))]
+    return _section(sheet.title, sheet_markdown(sheet)) if sheet else []
 
 
 def escape(text: str) -> str:
@@ -141,15 +134,12 @@ def _section(title: str, lines: list[str]) -> list[str]:
     return [f"## {title}", "", *lines] if lines else []
 
 
-def _environments(record: CampaignRecord, labels: dict[str, str]) -> list[list[str]]:
-    """One block per distinct environment, naming the jobs that ran in it."""
-    groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
-    for job in record.jobs:
-        groups.setdefault(tuple(flat(job.environment)), []).append(labels[job.job])
-    several = len(groups) > 1
-    return [_environment(pairs, names if several else ()) for pairs, names in groups.items() if pairs]
-
-
-def _environment(pairs: Iterable[tuple[str, str]], names: Sequence[str]) -> list[str]:
-    title = f"Environment of {', '.join(map(escape, names))}" if names else "Environment"
-    return _section(title, ["| fact | value |", "| --- | --- |", *(f"| {_code(k)} | {escape(v)} |" for k, v in pairs)])
+def _environments(record: CampaignRecord) -> list[list[str]]:
+    groups = environments(record)
+    return [
+        _section(
+            f"Environment of {', '.join(map(escape, names))}" if len(groups) > 1 else "Environment",
+            ["| fact | value |", "| --- | --- |", *(f"| {_code(name)} | {escape(value)} |" for name, value in facts)],
+        )
+        for names, facts in groups
+    ]

@@ -58,8 +58,8 @@ class ServerStatistic:
     """Edges of the bucket that it lies in, where it is read from a histogram; the upper one may be open."""
 
     @property
-    def told(self) -> str:
-        """The server's value, marked with its bucket where it is only an estimate inside one."""
+    def value(self) -> str:
+        """The server's value, with its bucket where it is an estimate inside one."""
         if self.between is None:
             return show(self.theirs)
         low, high = self.between

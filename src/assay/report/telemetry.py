@@ -106,7 +106,7 @@ def show_value(value: float, unit: str) -> str:
     return f"{show(value, places)} {unit}".rstrip()
 
 
-def seen_sheet(job: MultiRunJobResult) -> Sheet | None:
+def telemetry_sheet(job: MultiRunJobResult) -> Sheet | None:
     """One line for each series: its mean, lowest and highest over the measured windows; None where nobody looked."""
     figures = sorted(figures_of(job), key=lambda figure: _order(figure.series))
     if not figures:
@@ -119,7 +119,7 @@ def seen_sheet(job: MultiRunJobResult) -> Sheet | None:
     still = [named(figure.series) for figure in figures if not figure.low and not figure.high]
     zero = [f"Zero all the time: {'; '.join(still)}."] if still else []
     notes = (*zero, *looking_sentences(job), *unseen_sentences(job))
-    return Sheet("seen from the side", ("what", "mean", "lowest", "highest"), rows, notes, kept=(0, 1, 2, 3))
+    return Sheet("Telemetry", ("what", "mean", "lowest", "highest"), rows, notes, kept=(0, 1, 2, 3))
 
 
 def _order(series: str) -> tuple[int, str]:
@@ -335,7 +335,7 @@ def energy_sheet(job: MultiRunJobResult) -> Sheet | None:
         return None
     head = ("read from", "J", "W", "W when idle", "grade", "of", "runs")
     note = "Medians of the runs, over the measured window; idle power is apart and not subtracted."
-    return Sheet("energy", head, rows, (note,), frozenset({0, 4, 5}), (0, 1, 2, 4))
+    return Sheet("Energy and price", head, rows, (note,), frozenset({0, 4, 5}), (0, 1, 2, 4))
 
 
 def price_of(job: MultiRunJobResult) -> Mapping[str, JsonValue]:

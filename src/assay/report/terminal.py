@@ -38,7 +38,7 @@ from assay.report.telemetry import (
     foreign_sentences,
     grade_of,
     price_sentence,
-    seen_sheet,
+    telemetry_sheet,
     throttling_sentences,
     with_grade,
 )
@@ -357,7 +357,7 @@ def _energy_block(result: MultiRunJobResult, room: int) -> list[str]:
 
 def _seen(result: MultiRunJobResult, room: int) -> list[str]:
     sentences = (*throttling_sentences(result), *foreign_sentences(result))
-    return [*sentences, *_sheet(seen_sheet(result), room)]
+    return [*sentences, *_sheet(telemetry_sheet(result), room)]
 
 
 def _absent(result: MultiRunJobResult) -> list[str]:
@@ -372,7 +372,7 @@ def _server_view(result: MultiRunJobResult, room: int) -> list[str]:
     views = server_view_of(result)
     if not views:
         return []
-    rows = [(view.statistic, show(view.ours), view.told, view.source) for view in views]
+    rows = [(view.statistic, show(view.ours), view.value, view.source) for view in views]
     note = [BUCKETS_NOTE] if any(view.between for view in views) else []
     return [*text_table(head, rows, room - 2, right=(1, 2), flexible=(3,)), *note]
 

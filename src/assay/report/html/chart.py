@@ -39,11 +39,13 @@ class Chart:
     height: int  # of the plot, without the axis
     left: int = 8
     top: int = 6
+    beside: bool = False
+    """Labels stand at the left of their marks where the page has room for them."""
 
     def draw(self, *content: Child) -> Markup:
         """The picture as SVG: the drawing area itself, with the axis in its margins."""
         left = next((room for room in _LEFTS if room >= self.left), _LEFTS[-1])
-        frame = f"chart left-{left} top-{self.top}"
+        frame = "chart beside" if self.beside else f"chart left-{left} top-{self.top}"
         head = (el("title", self.title), el("desc", self.description))
         return el("svg", *head, self._grid(), *content, class_=frame, height=self.height, role="img")
 
@@ -57,7 +59,7 @@ class Chart:
 
 
 def figure(title: str, picture: Markup, caption: str, *, wide: bool = False) -> Markup:
-    content = (el("h4", title), picture, el("figcaption", caption))
+    content = (el("h4", title), picture, el("figcaption", caption) if caption else None)
     return el("figure", *content, class_="wide" if wide else None)
 
 
@@ -140,21 +142,37 @@ class Numbers:
 
 
 @dataclass(frozen=True, slots=True)
+class Legend:
+    """How all pictures of one kind are read; a report explains each kind once."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture under its title, with the sentences that say how to read it."""
+    """A picture under its title, with how it is read and what is special about it."""
 
     key: str
     """Its name among the pictures of a job."""
     group: Group
     title: str
     svg: Markup
-    says: str
+    legend: Legend
+    note: str
+    """What is true of this picture alone; often empty."""
     numbers: Callable[[], Numbers]
-    """Gathers what is in it: a report has no use for them."""
+    """The numbers in it as a table; the report does not need them."""
     wide: bool = False
 
+    @property
+    def caption(self) -> str:
+        """Everything that a reader needs where the picture stands alone."""
+        return f"{self.legend.text} {self.note}".rstrip()
+
     def figure(self) -> Markup:
-        return figure(self.title, self.svg, self.says, wide=self.wide)
+        """The picture for a page that explains its legend elsewhere."""
+        return figure(self.title, self.svg, self.note, wide=self.wide)
 
 
 def _short(cell: Cell) -> Cell:

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from assay.analyse.capacity.search import Knee, knee
 from assay.analyse.intervals import TAILS, samples_needed
 from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
-from assay.report.html.chart import Axis, Numbers, Picture, axis_for
+from assay.report.html.chart import Axis, Legend, Numbers, Picture, axis_for
 from assay.report.html.plots import Plane, PlotPoint
 from assay.report.html.samples import Values
 from assay.report.numbers import show
@@ -19,17 +19,43 @@ from assay.report.served import grouped, is_served, searches_of, series_of
 from assay.report.wording import as_mapping, as_mappings, as_number, section, verdict_word
 
 _LATENCIES = ("ttft_ms", "latency_ms", "e2e_ms", "itl_ms")
-_PATHS = {"load.rate": "requests per second", "load.concurrency": "requests at once"}
+_PATHS = {"load.rate": "requests per second", "load.concurrency": "concurrent requests"}
 _KNOTS = 240
 _OF_TOKENS = ("ttft_ms", "itl_ms", "tpot_ms")  # only what answers token by token has them
 _TAIL_TICKS = {0.0: "0 %", 0.5: "50 %", 0.9: "90 %", 0.99: "99 %", 0.999: "99.9 %", 0.9999: "99.99 %"}
 _GOOD, _ALL = "goodput_per_s", "throughput_per_s"
-_ASKED_PATHS = {"load.rate": "requests per second asked for", "load.concurrency": "requests at once"}
+_ASKED_PATHS = {"load.rate": "requests per second asked for", "load.concurrency": "concurrent requests"}
+_TAIL = Legend(
+    "Cumulative distribution",
+    "All samples of all runs, up to the highest percentile with at least one sample beyond it. The vertical axis is "
+    "logarithmic towards 100 %: 90 %, 99 % and 99.9 % are equally far apart. A diamond is an objective: the line must "
+    "pass to the left of it.",
+)
+_CURVE = Legend(
+    "Latency over load",
+    "Each dot is a job's median, its whisker the interval from the spread between runs. The broken line is p99 of all "
+    "samples. A band marks the knee, where latency begins to grow faster with the load.",
+)
+_SEARCH = Legend(
+    "Search for a rate",
+    "Each mark is one probe: full where the objective was met with confidence, a cross where it was missed, open where "
+    "the samples could not tell. The band reaches from the highest rate that met it to the lowest that missed it.",
+)
+_RECALL = Legend(
+    "Queries per second over recall",
+    "Each dot is a job; its whiskers are the intervals from the spread between runs. The broken line joins the jobs "
+    "that no other job exceeds in both: more queries per second cost recall along it.",
+)
+_GOODPUT = Legend(
+    "Goodput over load",
+    "Each dot is a job: the requests per second that met every objective, with the interval from the spread between "
+    "runs. The broken line is all requests that finished; those between the two lines were too slow to count.",
+)
 Level = tuple[float, MultiRunJobResult, MetricStatistics]
 
 
 class _TailAxis(Axis):
-    """Shares on a scale on which each further nine takes the same room."""
+    """Shares on a scale on which 90 %, 99 % and 99.9 % are equally far apart."""
 
     __slots__ = ()
 
@@ -55,7 +81,7 @@ def draw_tail(
     at = np.quantile(pooled, shares)
     wanted = {statistic: limit for statistic, limit in limits.items() if statistic in ("p50", "median", *TAILS)}
     across = axis_for([float(at.min()), float(at.max()), *wanted.values()], may_log=True)
-    title = f"{name}: how many are faster"
+    title = f"{name}: cumulative distribution"
     summary = f"Half of {pooled.size:,} samples of {name} are at most {show(stats.p50)} {stats.unit}."
     plane = Plane(title, summary, across, f"{name}, in {stats.unit}", up, "share of the samples that are faster")
     points = [
@@ -66,17 +92,13 @@ def draw_tail(
         plane.line(list(zip(at.tolist(), shares.tolist(), strict=True)), "trace thick"),
         *(plane.points([point]) for point in points),
     )
-    caption = (
-        f"All {pooled.size:,} samples of all runs, drawn through {_KNOTS} of their percentiles; the highest shown are "
-        f"those with at least one sample beyond. Each further nine takes the same room."
-    )
-    caption += " A diamond is an objective: the line must pass to the left of it." if points else ""
+    note = f"{pooled.size:,} samples, drawn through {_KNOTS} of their percentiles."
     numbers = partial(
         Numbers.of,
         ("share that is faster", f"{name}, {stats.unit}"),
         list(zip(shares.tolist(), at.tolist(), strict=True)),
     )
-    return Picture(f"tail:{name}", "llm" if name in _OF_TOKENS else "latency", title, drawn, caption, numbers)
+    return Picture(f"tail:{name}", "llm" if name in _OF_TOKENS else "latency", title, drawn, _TAIL, note, numbers)
 
 
 def draw_curves(record: CampaignRecord, labels: Mapping[str, str], anchors: Mapping[str, str]) -> list[Picture]:
@@ -124,9 +146,9 @@ def _latency_curve(
         plane.points(medians),
         *(plane.limit(limit, f"objective: {name}.{key} at most {limit:g}") for key, limit in limits.items()),
     )
-    says = _curve_caption(bend, bool(tails), len(there))
     key = f"curve:{path}{f':{rest}' if rest else ''}"
-    return Picture(key, "load", title, drawn, says, partial(_curve_numbers, name, across, there), wide=True)
+    numbers = partial(_curve_numbers, name, across, there)
+    return Picture(key, "load", title, drawn, _CURVE, _knee_note(bend, len(there)), numbers, wide=True)
 
 
 def _curve_numbers(
@@ -141,19 +163,15 @@ def _curve_numbers(
     return Numbers.of(columns, rows)
 
 
-def _curve_caption(bend: Knee | None, tails: bool, levels: int) -> str:
-    parts = ["Each dot is a job's median, its whisker the interval from the spread between runs."]
-    parts += ["The broken line is p99 of all samples."] if tails else []
-    if bend is not None:
-        parts.append(
-            f"The band is where the curve bends: at {show(bend.rate)}, between {show(bend.interval.low)} and "
-            f"{show(bend.interval.high)} ({bend.interval.level:.0%} interval). Before it latency grows with the load "
-            f"to the power of {bend.before:.1f}, after it of {bend.after:.1f}."
-        )
-    else:
-        why = "a bend needs five levels or more" if levels < 5 else "noise explains what bend there is"
-        parts.append(f"No knee is marked: {why}.")
-    return " ".join(parts)
+def _knee_note(bend: Knee | None, levels: int) -> str:
+    if bend is None:
+        why = "a knee needs at least five levels" if levels < 5 else "the curve bends no more than noise explains"
+        return f"No knee is marked: {why}."
+    return (
+        f"The knee is at {show(bend.rate)}, between {show(bend.interval.low)} and {show(bend.interval.high)} "
+        f"({bend.interval.level:.0%} interval). Before it latency grows with the load to the power of "
+        f"{bend.before:.1f}, after it of {bend.after:.1f}."
+    )
 
 
 def draw_search(job: MultiRunJobResult) -> list[Picture]:
@@ -174,7 +192,7 @@ def _search(name: str, found: Sequence[tuple[int, Mapping[str, JsonValue]]], job
     points.sort(key=lambda point: point.x)
     across = axis_for([point.x for point in points], may_log=True)
     up = axis_for([float(limit), *(point.y for point in points)], may_log=True)
-    title = f"{name} at each rate that was tried"
+    title = f"{name} at each probed rate"
     summary = "; ".join(f"{show(point.x)}/s: {show(point.y)} ({point.kind})" for point in points)
     plane = Plane(title, summary, across, "requests per second", up, name)
     ends = [
@@ -189,14 +207,9 @@ def _search(name: str, found: Sequence[tuple[int, Mapping[str, JsonValue]]], job
         else None
     )
     drawn = plane.draw(band, plane.limit(float(limit), f"objective: at most {limit:g}"), plane.points(points))
-    runs = f"{len(found)} run{'' if len(found) == 1 else 's'}"
-    caption = (
-        f"Each mark is one probe, of {runs} in all: full where the objective was met with confidence, a cross where it "
-        "was missed, open where the samples could not tell. The band reaches from the highest rate that met it to the "
-        "lowest above that missed it."
-    )
+    note = f"{len(points)} probes of {len(found)} run{'' if len(found) == 1 else 's'}."
     numbers = partial(_search_numbers, name, points)
-    return Picture(f"search:{name}", "load", title, drawn, caption, numbers, wide=True)
+    return Picture(f"search:{name}", "load", title, drawn, _SEARCH, note, numbers, wide=True)
 
 
 def _search_numbers(name: str, points: Sequence[PlotPoint]) -> Numbers:
@@ -232,11 +245,7 @@ def draw_recall(
     plane = Plane(title, summary, across, "recall (mean of all queries)", up, "queries per second")
     front = _best(points)
     drawn = plane.draw(plane.line([(point.x, point.y) for point in front], "trace tail"), plane.points(points))
-    caption = (
-        "Each dot is a job; its whiskers are the intervals from the spread between runs. The broken line joins those "
-        "that no other beats in both: more queries per second cost recall along it."
-    )
-    return Picture("recall", "load", title, drawn, caption, partial(_recall_numbers, points), wide=True)
+    return Picture("recall", "load", title, drawn, _RECALL, "", partial(_recall_numbers, points), wide=True)
 
 
 def _recall_numbers(points: Sequence[PlotPoint]) -> Numbers:
@@ -313,13 +322,8 @@ def _draw(levels: Sequence[Level], path: str, across: str, rest: str) -> Picture
         plane.line([(point.x, point.y) for point in good], "trace thick"),
         plane.points(good),
     )
-    says = (
-        "Each dot is a job: the requests per second that met every objective by themselves, with the interval from the "
-        "spread between runs. The broken line is all requests that were finished; what lies between the two was too "
-        "slow to count."
-    )
     key = f"goodput:{path}{f':{rest}' if rest else ''}"
-    return Picture(key, "llm", title, drawn, says, partial(_numbers, across, levels), wide=True)
+    return Picture(key, "llm", title, drawn, _GOODPUT, "", partial(_numbers, across, levels), wide=True)
 
 
 def _numbers(across: str, levels: Sequence[Level]) -> Numbers:

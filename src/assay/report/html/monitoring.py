@@ -14,6 +14,7 @@ from assay.analyse.telemetry import CounterCourse, Quantity, watched
 from assay.report.html.chart import (
     Axis,
     Chart,
+    Legend,
     Markup,
     Numbers,
     Picture,
@@ -38,6 +39,11 @@ MOST_RUNS = 20
 _MOST_POINTS = 3000  # of the whole picture: some 40 kB
 _KINDS = ("trace thick", "trace second thick", "trace third thick")
 _UNITS = {"B": (1e-9, "GB"), "B/s": (1e-6, "MB/s")}
+_LEGEND = Legend(
+    "Nodes and services",
+    "Scraped by Prometheus and stored with the runs; counters are drawn as rates. No number of this report is taken in "
+    "the shaded parts. Where a line is broken, scrapes are missing; a counter that restarted has no rate in that step.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +74,7 @@ def draw_monitoring(job: MultiRunJobResult, files: Files) -> Picture | None:
         return None
     origin = min(metrics.begin_s for metrics in runs.values())
     every = panels_of(list(runs.values()), origin)
-    # What was zero all the time is told in a sentence.
+    # A note names what was zero all the time.
     panels = [panel for panel in every if any(course.told.any() for _, course in panel.lines)]
     if not panels:
         return None
@@ -83,10 +89,10 @@ def draw_monitoring(job: MultiRunJobResult, files: Files) -> Picture | None:
     ]
     title = "Nodes and services while the job ran"
     left = room_for([_up(panel) for panel in panels])
-    chart = Chart(title, _told(panels), across, "seconds since the first run began", height, left=left)
-    says = _caption(job, runs, panels, every)
+    chart = Chart(title, _description(panels), across, "seconds since the first run began", height, left=left)
+    note = _note(job, runs, panels, every)
     numbers = partial(_numbers, panels, most)
-    return Picture("monitoring", "telemetry", title, chart.draw(*content), says, numbers, wide=True)
+    return Picture("monitoring", "telemetry", title, chart.draw(*content), _LEGEND, note, numbers, wide=True)
 
 
 def _numbers(panels: Sequence[ScrapePanel], most: int) -> Numbers:
@@ -159,7 +165,7 @@ def _backdrop(runs: Sequence[ScrapeSpan], across: Axis, top: float, height: floa
 
 
 def _run(one: ScrapeSpan, across: Axis) -> Markup:
-    """A run with its number, and its phases below; pointing at one tells its name where there is no room for it."""
+    """A run with its number, and its phases below; a phase without room for its name has it as a tooltip."""
     boxes = [phase(across, name, begin, end, STRIP) for name, begin, end in one.phases]
     return join((phase(across, f"run {one.run}", one.begin_s, one.end_s, 0), *boxes))
 
@@ -198,7 +204,7 @@ def _trace(
     return curve(points, top, PANEL, class_)
 
 
-def _told(panels: Sequence[ScrapePanel]) -> str:
+def _description(panels: Sequence[ScrapePanel]) -> str:
     """The picture in words, for people who cannot see it."""
     parts = ["Nodes and services over time, all runs one after another."]
     for panel in panels:
@@ -210,18 +216,11 @@ def _told(panels: Sequence[ScrapePanel]) -> str:
     return " ".join(parts)
 
 
-def _caption(
+def _note(
     job: MultiRunJobResult, runs: dict[int, Metrics], panels: Sequence[ScrapePanel], every: Sequence[ScrapePanel]
 ) -> str:
     interval = next(iter(runs.values())).interval_s
-    parts = [
-        f"Scraped by Prometheus every {show_seconds(interval)} and kept with runs; counters are drawn as rates.",
-        "No number of this report is taken in the shaded parts.",
-    ]
-    if any(course.gaps for panel in panels for _, course in panel.lines):
-        parts.append("Where a line is broken, scrapes are missing.")
-    if any(course.resets for panel in panels for _, course in panel.lines):
-        parts.append("A counter that began again has no rate in that step.")
+    parts = [f"Scraped every {show_seconds(interval)}."]
     if still := [panel.title.lower() for panel in every if panel not in panels]:
         parts.append(f"Zero all the time: {', '.join(still)}.")
     recorded = sum(FILE in run.files for run in job.runs)

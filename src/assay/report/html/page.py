@@ -1,30 +1,30 @@
-"""The whole report as one HTML file, with a section for each job, and a small table for notebooks."""
+"""A campaign on one page: what it is, all jobs side by side, then each job on about one screen with the rest folded."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from assay.analyse.records import CampaignRecord, Check, MultiRunJobResult
-from assay.documents import to_json
-from assay.report.html.chart import Child, Markup, el, join, page_head
+from assay.report.html.chart import Child, Legend, Markup, Picture, el, join, page_head
 from assay.report.html.pictures import Samples, draw_overview, job_pictures
 from assay.report.html.stacked import Files
 from assay.report.html.tables import (
     DASH,
-    answers_tables,
-    energy_line,
     facts_table,
-    hardware_tables,
     headline_numbers,
     linked_table,
     metrics_table,
-    runs_table,
+    sentences,
+    sheet_table,
     summary_table,
     verdict_mark,
 )
+from assay.report.markdown import brief_markdown
 from assay.report.numbers import name_with_unit, show_statistics
+from assay.report.sections import benchmark_file, campaign_facts, environments, job_sections, own_environment, reasons
 from assay.report.served import load_sheet
 from assay.report.telemetry import efficiency_sheet, energy_sentence
 from assay.report.wording import (
@@ -34,8 +34,6 @@ from assay.report.wording import (
     check_word,
     failed,
     failure_of,
-    failure_sentence,
-    flat,
     gate_word,
     headline_of,
     headlines,
@@ -48,18 +46,19 @@ from assay.report.wording import (
     verdict_counts,
     verdict_word,
 )
-from assay.run.records import Failure
 
 _READING = """\
 A run is a fresh process. Samples inside a run describe its shape; every interval comes from the spread between \
 runs, because only that spread shows what would change if the measurement were made again.
 ± is half the width of the interval, as a share of its centre. Numbers have no more digits than the interval allows.
-A dash stands where something was not measured, or where the samples are too few to back a percentile; point at it \
-to read what it needs. Nothing here is guessed, and nothing missing is written as zero.
+A dash stands where something was not measured, or where there are too few samples for a percentile; point at it \
+to read what it needs. Nothing is guessed, and nothing missing is written as zero.
 Outliers are flagged by median and MAD and never dropped.
 Energy has a grade: counter (read from a counter at both ends), sampled (summed from readings of the power) or \
-estimated. Figures of different grades are never put together."""
+estimated. Figures of different grades are never combined."""
 _HEAD = ("job", "metric", "median", "interval", "±", "p99", "runs × samples", "verdict")
+_MOST_REASONS = 3  # at the top of a job; the fold of its checks has them all
+_MOST_CONTENTS = 24  # jobs in the contents before they are folded
 
 
 def _no_files(_job: str, _run: int, _name: str) -> bytes | None:
@@ -74,53 +73,100 @@ def render_html(record: CampaignRecord, samples: Samples, files: Files = _no_fil
         files: gives a file that a run left by job id, run id and name, None where there is none; without it there is
             no picture of the telemetry.
     """
-    labels = job_labels(record)
-    anchors = {job.job: f"job-{place}" for place, job in enumerate(record.jobs)}
+    entries = [_Entry(f"job-{place}", label, job) for place, (label, job) in enumerate(_labelled(record))]
+    overview = draw_overview(record, {e.job.job: e.label for e in entries}, {e.job.job: e.anchor for e in entries})
+    drawn = [job_pictures(e.job, samples, files) if e.job.state == "done" else [] for e in entries]
+    several_machines = len({machine_sentence(e.job) for e in entries}) > 1
+    around = zip([None, *entries], entries, [*entries[1:], None], strict=False)
+    jobs = [
+        _job(entry, pictures, before, after, several_machines)
+        for (before, entry, after), pictures in zip(around, drawn, strict=True)
+    ]
+    legends = (picture.legend for group in (overview, *drawn) for picture in group)
     body = el(
         "body",
-        _header(record),
-        el("main", _overview(record, labels, anchors), *_jobs(record, labels, anchors, samples, files), _reading()),
+        _header(record, entries),
+        el("main", _overview(record, entries, overview), *jobs, _environments(record), _reading(legends)),
         el("footer", f"Made by assay{f' {record.assay_version}' if record.assay_version else ''}."),
     )
     head = page_head(one_line(record.benchmark), "style.css", "chart.css")
     return f"<!DOCTYPE html>\n{el('html', head, body, lang='en')}\n"
 
 
-def _header(record: CampaignRecord) -> Markup:
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A job with its place on the page."""
+
+    anchor: str
+    label: str
+    job: MultiRunJobResult
+
+    @property
+    def link(self) -> Markup:
+        return el("a", self.label, href=f"#{self.anchor}")
+
+
+def _labelled(record: CampaignRecord) -> list[tuple[str, MultiRunJobResult]]:
+    labels = job_labels(record)
+    return [(labels[job.job], job) for job in record.jobs]
+
+
+def _header(record: CampaignRecord, entries: Sequence[_Entry]) -> Markup:
     counts = Counter(verdict_word(job) for job in record.jobs)
     marks = [
         el("li", el("strong", counts[word]), " ", verdict_mark(word), el("span", MEANING[word], class_="quiet"))
         for word in WORDS_IN_ORDER
         if counts[word]
     ]
-    machines = dict.fromkeys(sentence for job in record.jobs if (sentence := machine_sentence(job)))
-    facts = [
+    facts: list[tuple[str, Child]] = [
         ("campaign", el("code", record.campaign)),
-        ("made", _moment(record.created_at)),
-        *[("machine", sentence) for sentence in list(machines)[:6]],
-        *[(name, value) for name, value in record.labels.items()],
+        ("measured", _moment(record.created_at)),
     ]
+    facts += campaign_facts(record)
+    file = benchmark_file(record)
+    if file:
+        facts.append(("repeat", (el("code", "assay run bench.yaml"), " with ", el("a", "this file", href="#repeat"))))
     return el(
         "header",
         el("h1", record.benchmark),
-        el("dl", *(el("div", el("dt", name), el("dd", value)) for name, value in facts)),
         el("p", f"{job_count(record)}: {verdict_counts(record)}.", class_="counts"),
         el("ul", *marks, class_="verdicts"),
+        el("dl", *(el("div", el("dt", name), el("dd", value)) for name, value in facts)),
+        _folded("bench.yaml: the file that repeats this campaign", el("pre", file), id_="repeat") if file else None,
+        el("div", _folded("Copy as Markdown", el("pre", brief_markdown(record), class_="copy")), class_="screen"),
+        _contents(entries),
     )
 
 
-def _overview(record: CampaignRecord, labels: dict[str, str], anchors: dict[str, str]) -> Markup:
-    pictures = draw_overview(record, labels, anchors)
-    undrawn = [labels[job.job] for job in record.jobs if job.state != "done"]
-    note = el("p", f"Not drawn, as they have no numbers: {', '.join(undrawn)}.", class_="quiet") if undrawn else None
-    shown = (
-        el("div", *(picture.figure() for picture in pictures), class_="figures"),
-        note,
+def _contents(entries: Sequence[_Entry]) -> Markup:
+    jobs = [el("li", entry.link, " ", verdict_mark(verdict_word(entry.job))) for entry in entries]
+    others = (("overview", "All jobs"), ("environment", "Environment"), ("reading", "How to read this"))
+    ends = [el("li", el("a", title, href=f"#{anchor}")) for anchor, title in others]
+    listed = el("ul", ends[0], *jobs, *ends[1:], class_="contents")
+    if len(entries) > _MOST_CONTENTS:
+        listed = _folded(f"{len(entries)} jobs", listed)
+    # Works without a script, where the browser can style what a closed fold hides.
+    opened = el("label", el("input", type="checkbox", id="open-all"), " Show all details", class_="open-all")
+    return el("nav", el("h2", "Contents", opened), listed, aria_label="Contents")
+
+
+def _overview(record: CampaignRecord, entries: Sequence[_Entry], pictures: Sequence[Picture]) -> Markup:
+    labels = {entry.job.job: entry.label for entry in entries}
+    anchors = {entry.job.job: entry.anchor for entry in entries}
+    undrawn = [entry.label for entry in entries if entry.job.state != "done"]
+    return el(
+        "section",
+        el("h2", "All jobs"),
+        *(linked_table(sheet(record, labels), record, labels, anchors) for sheet in (load_sheet, efficiency_sheet)),
+        _figures(pictures),
+        el("p", f"Not drawn, as they have no numbers: {', '.join(undrawn)}.", class_="quiet") if undrawn else None,
         summary_table(record, labels, anchors),
+        id="overview",
     )
-    tables = [linked_table(sheet(record, labels), record, labels, anchors) for sheet in (load_sheet, efficiency_sheet)]
-    content: tuple[Child, ...] = (*tables, *shown)
-    return el("section", el("h2", "All jobs"), *content, id="overview")
+
+
+def _figures(pictures: Sequence[Picture]) -> Markup | None:
+    return el("div", *(picture.figure() for picture in pictures), class_="figures") if pictures else None
 
 
 def _moment(written: str) -> str:
@@ -130,27 +176,157 @@ def _moment(written: str) -> str:
         return written
 
 
-def _jobs(
-    record: CampaignRecord, labels: dict[str, str], anchors: dict[str, str], samples: Samples, files: Files
-) -> list[Markup]:
-    sections, seen = [], dict[str, str]()
-    for job in record.jobs:
-        first = seen.setdefault(to_json(dict(job.environment)), job.job)
-        same = None if first == job.job else (labels[first], anchors[first])
-        sections.append(job_section(job, labels[job.job], anchors[job.job], samples, files, same))
-    return sections
+def _environments(record: CampaignRecord) -> Markup:
+    groups = environments(record)
+    tables = [
+        _folded(
+            f"Environment of {', '.join(names)}" if len(groups) > 1 else "Environment of all jobs", facts_table(facts)
+        )
+        for names, facts in groups
+    ]
+    return el("section", el("h2", "Environment"), tables or el("p", "Nothing was recorded."), id="environment")
 
 
-def _reading() -> Markup:
-    lines = [el("li", line) for line in _READING.split("\n")]
-    return el("section", el("h2", "How to read this"), el("ul", *lines), id="reading")
+def _reading(legends: Iterable[Legend]) -> Markup:
+    kinds = {legend.kind: legend.text for legend in legends}
+    pictures = [el("div", el("dt", kind), el("dd", text)) for kind, text in kinds.items()]
+    return el(
+        "section",
+        el("h2", "How to read this"),
+        el("ul", *(el("li", line) for line in _READING.split("\n"))),
+        join((el("h3", "Pictures"), el("dl", *pictures, class_="legends"))) if pictures else None,
+        id="reading",
+    )
+
+
+def _job(
+    entry: _Entry,
+    pictures: Sequence[Picture],
+    before: _Entry | None,
+    after: _Entry | None,
+    several_machines: bool,
+) -> Markup:
+    """A job on about one screen: verdict, reasons and its main picture; everything else is folded."""
+    job, word = entry.job, verdict_word(entry.job)
+    main = next((picture for picture in pictures if picture.group == "runs"), pictures[0] if pictures else None)
+    others = [picture for picture in pictures if picture is not main]
+    return el(
+        "section",
+        el("h2", entry.label, " ", verdict_mark(word)),
+        el("p", *_lead(job, several_machines), class_="lead"),
+        _judgement(job) if job.state == "done" else _failure(job),
+        _figures([main]) if main else None,
+        _folded(f"More pictures: {len(others)}", _figures(others)) if others else None,
+        _folded("Metrics", _metrics(job)) if job.state == "done" and job.metrics else None,
+        *(
+            _folded(part.title, (sentences(part.sentences), sheet_table(part.sheet) if part.sheet else None))
+            for part in job_sections(job)
+        ),
+        _checks(job) if job.checks else None,
+        _folded("Definition and environment", _definition(job)),
+        el(
+            "nav",
+            el("span", "Previous: ", before.link) if before else None,
+            el("a", "All jobs", href="#overview"),
+            el("a", "How to read this", href="#reading"),
+            el("span", "Next: ", after.link) if after else None,
+            aria_label=f"Jobs beside {entry.label}",
+        ),
+        class_=f"job {word.replace(' ', '-')}",
+        id=entry.anchor,
+    )
+
+
+def _definition(job: MultiRunJobResult) -> Markup:
+    own = own_environment(job)
+    shared = el("p", el("a", "The environment", href="#environment"), " stands once for all jobs that share it.")
+    return join(
+        (el("pre", indented(job.definition)) if job.definition else None, facts_table(own) if own else None, shared)
+    )
+
+
+def _lead(job: MultiRunJobResult, with_machine: bool) -> Iterator[Markup]:
+    if job.state == "done":
+        yield from (_headline(job, name) for name in headline_of(job)[:4])
+    yield el("span", f"{job.successful_runs} of {job.total_runs} runs succeeded", class_="quiet")
+    if with_machine and (machine := machine_sentence(job)):
+        yield el("span", machine, class_="quiet")
+
+
+def _headline(job: MultiRunJobResult, name: str) -> Markup:
+    stats = job.metrics[name]
+    shown = show_statistics(stats, name)
+    number = el("strong", shown.median, " ", stats.unit)
+    return el("span", name_with_unit(name, stats.unit), " ", number, " ", shown.interval, " ", shown.spread)
+
+
+def _failure(job: MultiRunJobResult) -> Markup:
+    error = failure_of(job)
+    remedy = el("p", el("strong", "Try: "), error.try_) if error and error.try_ else None
+    log = None
+    if error and error.log_tail:
+        log = (el("p", "Last lines of its log:", class_="quiet"), el("pre", "\n".join(error.log_tail)))
+    return el("div", el("p", unmeasured_sentence(job)), remedy, log, class_="why")
+
+
+def _judgement(job: MultiRunJobResult) -> Markup | None:
+    """The heaviest reasons to doubt a result, and its objectives."""
+    doubts = reasons(job)
+    lines = [_check(check) for check in doubts[:_MOST_REASONS]] + [_gate(gate) for gate in job.gates[:_MOST_REASONS]]
+    left = [
+        f"{count} more {what}{'' if count == 1 else 's'}"
+        for count, what in ((len(doubts) - _MOST_REASONS, "reason"), (len(job.gates) - _MOST_REASONS, "objective"))
+        if count > 0
+    ]
+    more = el("p", f"{' and '.join(left)} under “Checks” below.", class_="quiet") if left else None
+    return join((el("ul", *lines, class_="checks"), more)) if lines else None
+
+
+def _checks(job: MultiRunJobResult) -> Markup:
+    unknown = [check for check in job.checks if check.passed is None]
+    passed = [check for check in job.checks if check.passed]
+    doubts = reasons(job)
+    counts = f"{len(doubts)} failed, {len(unknown)} not applicable or unknown, {len(passed)} passed"
+    lines = [*map(_gate, job.gates), *map(_check, (*doubts, *unknown, *passed))]
+    return _folded(f"Checks: {counts}", el("ul", *lines, class_="checks"))
+
+
+def _check(check: Check) -> Markup:
+    word = {True: "passed", False: check_word(check), None: "unknown"}[check.passed]
+    return _check_line(word, word, check)
+
+
+def _gate(gate: Check) -> Markup:
+    word = gate_word(gate)
+    return _check_line(word, f"objective {word}", gate)
+
+
+_SIGNS = {"passed": "✓", "suspect": "!", "invalid": "✕", "met": "✓", "missed": "✕"}
+
+
+def _check_line(word: str, words: str, check: Check) -> Markup:
+    sign = el("span", _SIGNS.get(word, DASH), aria_hidden="true", class_="glyph")
+    mark = el("span", sign, words, class_=f"mark {word.replace(' ', '-')}")
+    return el("li", mark, el("span", el("strong", check.name), ": ", check.detail))
+
+
+def _metrics(job: MultiRunJobResult) -> Markup:
+    absent: Mapping[str, str] = {name: why for run in job.runs for name, why in run.absent.items()}
+    present = {*job.metrics, *(["energy_j"] if energy_sentence(job) else [])}  # the facts of the campaign say why
+    lines = [el("li", el("code", name), ": ", why) for name, why in absent.items() if name not in present]
+    missing = join((el("p", "Not measured:", class_="quiet"), el("ul", *lines))) if lines else None
+    return join((metrics_table(job), missing))
+
+
+def _folded(title: str, content: Child, *, id_: str | None = None) -> Markup:
+    return el("details", el("summary", title), content, id=id_)
 
 
 def fragment_html(record: CampaignRecord) -> str:
     """Write a campaign as a small HTML table with its doubts below, for a notebook's cell."""
-    labels = job_labels(record)
-    rows = [row for job in record.jobs for row in _rows(job, labels[job.job])]
-    doubts = [el("li", line) for job in record.jobs for line in _doubts(job, labels[job.job])]
+    labelled = _labelled(record)
+    rows = [row for label, job in labelled for row in _rows(job, label)]
+    doubts = [el("li", line) for label, job in labelled for line in _doubts(job, label)]
     head = el("tr", *(el("th", title, style=_align(i)) for i, title in enumerate(_HEAD)))
     body = (el("tr", *(el("td", cell, style=_align(i)) for i, cell in enumerate(row))) for row in rows)
     return el(
@@ -175,134 +351,3 @@ def _doubts(job: MultiRunJobResult, label: str) -> list[str]:
     if job.state != "done":
         return [f"{verdict_word(job)} – {label}: {unmeasured_sentence(job)}"]
     return [f"{check_word(check)} – {label}: {check_sentence(check)}" for check in failed(job.checks)]
-
-
-_SIGNS = {True: ("✓", "passed"), False: ("✕", "failed"), None: ("–", "not told")}
-
-
-def job_section(
-    job: MultiRunJobResult,
-    label: str,
-    anchor: str,
-    samples: Samples,
-    files: Files,
-    same_environment: tuple[str, str] | None,
-) -> Markup:
-    """Everything about one job; `same_environment` is the label and anchor of a job that ran in the same one."""
-    measured = job.state == "done"
-    word = verdict_word(job)
-    return el(
-        "section",
-        el("h2", label, " ", verdict_mark(word)),
-        el("p", *_sentence(job), class_="lead"),
-        energy_line(job) if measured else None,
-        _why(job) if not measured else _judgement(job),
-        el("div", *(picture.figure() for picture in job_pictures(job, samples, files)), class_="figures")
-        if measured
-        else None,
-        _folded("Metrics", _metrics(job), opened=True) if measured and job.metrics else None,
-        *([_folded(title, content, opened=True) for title, content in answers_tables(job)] if measured else ()),
-        *(_folded(title, content, opened=shown) for title, content, shown in hardware_tables(job)),
-        _folded("Runs", join((runs_table(job), _run_failures(job))), opened=True) if job.runs else None,
-        _folded("Environment", _environment(job, same_environment)),
-        _folded("Definition", el("pre", indented(job.definition))) if job.definition else None,
-        class_=f"job {word}",
-        id=anchor,
-    )
-
-
-def _sentence(job: MultiRunJobResult) -> Iterable[Child]:
-    where = machine_sentence(job)
-    if job.state == "done":
-        yield from (_headline(job, name) for name in headline_of(job)[:4])
-    yield el("span", f"{job.successful_runs} of {job.total_runs} runs succeeded", class_="quiet")
-    yield el("span", where, class_="quiet") if where else None
-
-
-def _headline(job: MultiRunJobResult, name: str) -> Markup:
-    stats = job.metrics[name]
-    shown = show_statistics(stats, name)
-    number = el("strong", shown.median, " ", stats.unit)
-    return el("span", name_with_unit(name, stats.unit), " ", number, " ", shown.interval, " ", shown.spread)
-
-
-def _why(job: MultiRunJobResult) -> Markup:
-    error = failure_of(job)
-    remedy = el("p", el("strong", "Try: "), error.try_) if error and error.try_ else None
-    content = (el("p", unmeasured_sentence(job)), remedy, _log(error))
-    return el("div", *content, class_="why")
-
-
-def _log(error: Failure | None) -> Markup | None:
-    if error is None or not error.log_tail:
-        return None
-    return join((el("p", "Last lines of its log:", class_="quiet"), el("pre", "\n".join(error.log_tail))))
-
-
-def _run_failures(job: MultiRunJobResult) -> Markup | None:
-    """The evidence of failed runs of a job that was measured nonetheless; a failed job tells it above."""
-    if job.state != "done":
-        return None
-    broken = [run for run in job.runs if run.error]
-    return join(
-        el("div", el("p", f"Run {run.run_id}: ", failure_sentence(run.error)), _log(run.error), class_="why")
-        for run in broken
-        if run.error
-    )
-
-
-def _judgement(job: MultiRunJobResult) -> Markup:
-    word = verdict_word(job)
-    bad = failed(job.checks)
-    untold = [check for check in job.checks if check.passed is None]
-    good = [check for check in job.checks if check.passed]
-    gates = el("ul", *(_gate(gate) for gate in job.gates), class_="checks") if job.gates else None
-    return join(
-        (
-            el("p", f"Verdict {word}: {MEANING[word]}."),
-            el("ul", *map(_check, bad), class_="checks") if bad else None,
-            join((el("h3", "Objectives"), gates)) if gates else None,
-            _folded(f"Checks passed: {len(good)}, could not be told: {len(untold)}", _others(good, untold))
-            if good or untold
-            else None,
-        )
-    )
-
-
-def _others(good: Iterable[Check], untold: Iterable[Check]) -> Markup:
-    return el("ul", *map(_check, (*untold, *good)), class_="checks")
-
-
-def _check(check: Check) -> Markup:
-    sign, word = _SIGNS[check.passed]
-    word = check_word(check) if check.passed is False else word
-    return _entry(sign, word, {True: "good", False: "bad", None: "untold"}[check.passed], check)
-
-
-def _gate(gate: Check) -> Markup:
-    kind = {True: "good", False: "bad", None: "untold"}[gate.passed]
-    return _entry(_SIGNS[gate.passed][0], gate_word(gate), kind, gate)
-
-
-def _entry(sign: str, word: str, kind: str, check: Check) -> Markup:
-    mark = el("span", el("span", sign, aria_hidden="true", class_="glyph"), word, class_=f"mark {kind}")
-    return el("li", mark, el("span", el("strong", check.name), ": ", check.detail))
-
-
-def _metrics(job: MultiRunJobResult) -> Markup:
-    absent: Mapping[str, str] = {name: why for run in job.runs for name, why in run.absent.items()}
-    present = {*job.metrics, *(["energy_j"] if energy_sentence(job) else [])}  # energy has a sentence of its own
-    reasons = [el("li", el("code", name), ": ", why) for name, why in absent.items() if name not in present]
-    missing = join((el("p", "Not measured:", class_="quiet"), el("ul", *reasons))) if reasons else None
-    return join((metrics_table(job), missing))
-
-
-def _environment(job: MultiRunJobResult, same: tuple[str, str] | None) -> Markup:
-    if same is not None:
-        return el("p", "The same as of ", el("a", same[0], href=f"#{same[1]}"), ".")
-    pairs = flat(job.environment)
-    return facts_table(pairs, "Environment") if pairs else el("p", "Nothing was recorded.")
-
-
-def _folded(title: str, content: Child, *, opened: bool = False) -> Markup:
-    return el("details", el("summary", title), content, open=opened)

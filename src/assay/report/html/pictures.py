@@ -13,7 +13,7 @@ from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobR
 from assay.errors import AssayError
 from assay.metrics import METRICS, base_name
 from assay.report.device import By, DeviceTest, curve_unit, device_tests, is_device, show_size
-from assay.report.html.chart import Axis, Group, Markup, Numbers, Picture, axis_for, label
+from assay.report.html.chart import Axis, Group, Legend, Markup, Numbers, Picture, axis_for, label
 from assay.report.html.load import draw_curves, draw_search, draw_tail, limits_of
 from assay.report.html.monitoring import draw_monitoring
 from assay.report.html.plots import HEIGHT, Plane, PlotPoint, PlotRow, draw_rows, numbers_of
@@ -34,12 +34,34 @@ _LONGEST_TITLE = 42
 _TAILED = ("ttft_ms", "itl_ms", "e2e_ms", "latency_ms")
 
 _COLD = (
-    ("load_ms", True, "Load, run 0 (nothing warm)"),
+    ("load_ms", True, "Load, first run (nothing warm)"),
     ("load_ms", False, "Load, median of runs"),
-    ("first_ms", True, "First call, run 0"),
+    ("first_ms", True, "First call, first run"),
     ("first_ms", False, "First call, median of runs"),
     ("latency_ms", False, "Warm call, median"),
     ("e2e_ms", False, "Warm request, median"),
+)
+_OVERVIEW = Legend(
+    "All jobs",
+    "Each dot is a job's median and its whisker the interval from the spread between runs; overlapping intervals do "
+    "not separate two jobs. A full dot is valid, an open one suspect, a cross invalid. A dot without a whisker comes "
+    "from one run: its uncertainty is unknown.",
+)
+_COLD_START = Legend(
+    "Cold start and warm calls",
+    "Dashed: the first run, which found nothing warm. Filled: the median of all runs, each a fresh process. All bars "
+    "share one axis from zero; a whisker is the interval from the spread between runs.",
+)
+_MEMORY_USE = Legend(
+    "Memory",
+    "Resident memory of the measured process as the kernel's high-water marks; median of the runs, with the interval "
+    "from their spread. The first bar is the interpreter and its libraries.",
+)
+_CURVES = Legend(
+    "Device tests",
+    "Each dot is the median of a size, its whisker the range from the lowest to the highest run (of one run: the "
+    "spread of its blocks). The full dot is the reported size. A band is the plateau: sizes beyond the caches whose "
+    "values are all close to the best of them.",
 )
 _MEMORY = (
     ("baseline_rss_mb", "Before the load"),
@@ -98,20 +120,15 @@ def _overview_row(job: MultiRunJobResult, name: str, label: str, anchor: str) ->
     stats = job.metrics[name]
     shown = show_statistics(stats, name)
     low, high = (stats.interval.low, stats.interval.high) if stats.interval else (None, None)
-    word = verdict_word(job)
-    caption = label if word == "valid" else f"{label} ({word})"
-    return PlotRow(caption, f"{shown.median} {shown.spread}", centre_of(stats, name), low, high, word, f"#{anchor}")
+    value = f"{shown.median} {shown.spread}"
+    return PlotRow(label, value, centre_of(stats, name), low, high, verdict_word(job), f"#{anchor}")
 
 
 def _overview(name: str, rows: Sequence[PlotRow], unit: str) -> Picture:
     title = f"{name} of all jobs"
     picture = draw_rows(rows, title, _axis_title(name, unit), style="dots")
-    caption = (
-        "Each dot is a job's median and its whisker the interval from the spread between runs; "
-        "intervals that overlap do not tell two jobs apart. A full dot is valid, an open one suspect, a cross invalid. "
-        "A dot without whisker comes from one run: its doubt is unknown."
-    )
-    return Picture(f"overview:{name}", "other", title, picture, caption, lambda: numbers_of(rows, unit), wide=True)
+    numbers = partial(numbers_of, rows, unit)
+    return Picture(f"overview:{name}", "other", title, picture, _OVERVIEW, "", numbers, wide=True)
 
 
 def _axis_title(name: str, unit: str) -> str:
@@ -156,12 +173,7 @@ def _cold(job: MultiRunJobResult) -> Picture | None:
     drawn = [row for row in rows if row is not None]
     if len({name for name, *_ in _COLD if name in job.metrics}) < 2 or not drawn:
         return None
-    title = "Cold start against warm calls"
-    caption = (
-        "Dashed: run 0, which found nothing warm. Filled: the median of all runs, each a fresh process. "
-        f"All bars share one axis from zero. {_whisker_note(drawn)}"
-    )
-    return _bars("cold", "cold", title, drawn, "milliseconds", caption)
+    return _bars("cold", "cold", _COLD_START, drawn, "milliseconds")
 
 
 def _cold_row(job: MultiRunJobResult, name: str, cold: bool, label: str) -> PlotRow | None:
@@ -178,23 +190,13 @@ def _cold_row(job: MultiRunJobResult, name: str, cold: bool, label: str) -> Plot
 
 def _memory(job: MultiRunJobResult) -> Picture | None:
     rows = [_bar_row(label, job.metrics[name]) for name, label in _MEMORY if name in job.metrics]
-    title = "Memory"
-    caption = (
-        "Resident memory of the measured process, the kernel's own high-water marks; median of the runs. "
-        f"The first bar is the interpreter and its libraries. {_whisker_note(rows)}"
-    )
-    return _bars("memory", "other", title, rows, "megabytes", caption) if rows else None
+    return _bars("memory", "other", _MEMORY_USE, rows, "megabytes") if rows else None
 
 
-def _bars(key: str, group: Group, title: str, rows: Sequence[PlotRow], unit: str, caption: str) -> Picture:
-    drawn = draw_rows(rows, title, unit, style="bars")
-    return Picture(key, group, title, drawn, caption, lambda: numbers_of(rows, unit))
-
-
-def _whisker_note(rows: Iterable[PlotRow]) -> str:
-    if any(row.low is not None for row in rows):
-        return "A whisker is the interval from the spread between runs."
-    return "There are no whiskers, as one run tells nothing about the spread between runs."
+def _bars(key: str, group: Group, legend: Legend, rows: Sequence[PlotRow], unit: str) -> Picture:
+    drawn = draw_rows(rows, legend.kind, unit, style="bars")
+    note = "" if any(row.low is not None for row in rows) else "One run has no spread between runs: no whiskers."
+    return Picture(key, group, legend.kind, drawn, legend, note, partial(numbers_of, rows, unit))
 
 
 def _bar_row(label: str, stats: MetricStatistics) -> PlotRow:
@@ -245,16 +247,16 @@ def draw_device(job: MultiRunJobResult) -> list[Picture]:
         "Arithmetic over shape, by precision": [test for test in curves if test.by == "n"],
         "Scaling over cores": [test for test in curves if test.by == "cores"],
     }
-    return [_draw(title, tests, job.successful_runs) for title, tests in groups.items() if tests]
+    return [_draw(title, tests) for title, tests in groups.items() if tests]
 
 
-def _draw(title: str, tests: Sequence[DeviceTest], runs: int) -> Picture:
+def _draw(title: str, tests: Sequence[DeviceTest]) -> Picture:
     by = tests[0].by
     across = size_axis([point.size for test in tests for point in test.curve], by)
     ends = [end for test in tests for point in test.curve for end in (point.low, point.high)]
     up = axis_for(ends, zero=True, may_log=True)
     units = " or ".join(dict.fromkeys(curve_unit(test) for test in tests))
-    summary = "; ".join(_told(test) for test in tests)
+    summary = "; ".join(map(_best_size, tests))
     plane = Plane(title, summary, across, _ACROSS[by], up, units)
     drawn = [_plateau(plane, test) for test in tests]
     for place, test in enumerate(tests):
@@ -267,7 +269,8 @@ def _draw(title: str, tests: Sequence[DeviceTest], runs: int) -> Picture:
         )
     svg = plane.draw(*drawn, *_names(plane, tests))
     key = f"device:{title.partition(' over')[0].lower()}"
-    return Picture(key, "device", title, svg, _caption(tests, runs), partial(_numbers, tests), wide=True)
+    note = " ".join(f"{note}." for test in tests for note in test.notes if "no plateau" in note)
+    return Picture(key, "device", title, svg, _CURVES, note, partial(_numbers, tests), wide=True)
 
 
 def _numbers(tests: Sequence[DeviceTest]) -> Numbers:
@@ -328,17 +331,6 @@ def _names(plane: Plane, tests: Sequence[DeviceTest]) -> list[Markup]:
     return [label(name, "100%", y + 4, "tick end") for y, (_, name) in zip(places, wanted, strict=True)]
 
 
-def _told(test: DeviceTest) -> str:
+def _best_size(test: DeviceTest) -> str:
     best = max(test.curve, key=lambda point: point.value)
     return f"{test.name}: {show(best.value)} {curve_unit(test)} at {show_size(best.size, test.by)} at most"
-
-
-def _caption(tests: Sequence[DeviceTest], runs: int) -> str:
-    spread = "from the lowest to the highest run" if runs > 1 else "the spread of the blocks of the one run"
-    parts = [f"Each dot is the median of a size, its whisker {spread}. A full dot is the size that is reported."]
-    if any(len(test.plateau) > 1 for test in tests):
-        within = max(test.within for test in tests)
-        parts.append(f"A band is the plateau: sizes beyond the caches, all within {within:.0%} of the best of them.")
-    left = [note for test in tests for note in test.notes if "no plateau" in note]
-    parts += [f"{note}." for note in left]
-    return " ".join(parts)

@@ -25,6 +25,7 @@ from assay.report.html.chart import (
 )
 
 ROW = 44
+_DOT_ROW = 40
 _LONGEST_LABEL = 44
 HEIGHT = 250
 
@@ -52,9 +53,13 @@ def draw_rows(rows: Sequence[PlotRow], title: str, axis_title: str, *, style: Li
     bars = style == "bars"
     axis = axis_for(values, zero=bars, may_log=not bars)
     description = "; ".join(f"{row.label}: {row.value}" for row in rows)
-    chart = Chart(title, description, axis, axis_title, height=ROW * len(rows))
-    draw = _bar if bars else _dot
-    return chart.draw(join(_row(row, i * ROW, draw(axis, row, i * ROW + 30)) for i, row in enumerate(rows)))
+    if bars:
+        chart = Chart(title, description, axis, axis_title, height=ROW * len(rows))
+        return chart.draw(join(_row(row, i * ROW + 15, _bar(axis, row, i * ROW + 30)) for i, row in enumerate(rows)))
+    chart = Chart(title, description, axis, axis_title, height=_DOT_ROW * len(rows), beside=True)
+    return chart.draw(
+        join(_row(row, i * _DOT_ROW + 12, _dot(axis, row, i * _DOT_ROW + 22)) for i, row in enumerate(rows))
+    )
 
 
 def numbers_of(rows: Sequence[PlotRow], unit: str) -> Numbers:
@@ -62,9 +67,9 @@ def numbers_of(rows: Sequence[PlotRow], unit: str) -> Numbers:
     return Numbers.of(columns, [(row.label, row.centre, row.low, row.high) for row in rows])
 
 
-def _row(row: PlotRow, top: float, mark: Markup) -> Markup:
-    name = label(_shortened(row.label), "0%", top + 15, "name")
-    value = label(row.value, "100%", top + 15, "value end")
+def _row(row: PlotRow, y: float, mark: Markup) -> Markup:
+    name = label(_shortened(row.label), "0%", y, "name")
+    value = label(row.value, "100%", y, "value end")
     content = (name, value, mark)  # the mark on top: on a narrow screen the value goes below it
     return el("a", *content, href=row.href) if row.href else el("g", *content)
 
@@ -141,18 +146,18 @@ class Plane:
     def points(self, points: Iterable[PlotPoint]) -> Markup:
         return join(self._point(point) for point in points)
 
-    def limit(self, value: float, told: str) -> Markup:
+    def limit(self, value: float, name: str) -> Markup:
         """A horizontal line that must not be passed, with what it is."""
         y = self.y(value)
-        return join((line("0%", "100%", y, y, "limit"), label(told, "100%", y - 5, "tick end")))
+        return join((line("0%", "100%", y, y, "limit"), label(name, "100%", y - 5, "tick end")))
 
-    def band(self, low: float, high: float, told: str) -> Markup:
+    def band(self, low: float, high: float, name: str) -> Markup:
         """An upright band between two values of the horizontal axis, with what it is."""
         left, right = self.across.share(low), self.across.share(high)
         width = f"{max(100 * (right - left), 0.4):.2f}%"
         box = el("rect", x=self.across.percent(low), width=width, y=0, height=HEIGHT, class_="band")
         anchor = "end" if left > 0.5 else ""
-        return join((box, label(told, self.across.percent(low if left > 0.5 else high), 14, f"tick {anchor}".strip())))
+        return join((box, label(name, self.across.percent(low if left > 0.5 else high), 14, f"tick {anchor}".strip())))
 
     def box(self, left: float, right: float, low: float, high: float) -> Markup:
         """A band between two values of each axis, never thinner than can be seen."""

@@ -14,6 +14,7 @@ from assay.report.html.chart import (
     Axis,
     Cell,
     Chart,
+    Legend,
     Markup,
     Numbers,
     Picture,
@@ -32,15 +33,26 @@ from assay.report.numbers import show, show_statistics
 Values = NDArray[np.float64]
 
 _MOST_ROWS = 20
-_FEW = 20  # below this a box would claim a shape that nobody saw; the samples themselves are drawn
+_FEW = 20  # fewer samples do not show a shape: they are drawn themselves
 _BINS = 80
-_SHOWN_SHARE = 0.995  # of the samples fits on the axis; the rest is told in words
+_SHOWN_SHARE = 0.995  # of the samples fits on the axis; a note counts the rest
 MOST_POINTS = 600
 _MOST_TRACES = 10
 _PANEL = 62
 _GAP = 22
 _TRACE_SHARE = 0.998
 _MOST_MARKS = 40  # of samples above a panel
+_RUN_BY_RUN = Legend(
+    "Run by run",
+    "Each row is one run, a fresh process, and its dot is the run's median. The shape shows where the samples lie; the "
+    "box holds the middle half of them, the line 90 %. The vertical band is the interval of the median, which comes "
+    "from the spread between runs.",
+)
+_OVER_TIME = Legend(
+    "Over time",
+    "Each panel is one run. The shaded part is the warm-up, which no number of this report contains. Long runs are "
+    "thinned; the lowest and the highest sample of each stretch are kept.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +75,9 @@ def draw_distribution(name: str, stats: MetricStatistics, samples: Mapping[int, 
     title = f"{name}, run by run"
     chart = Chart(title, summary, plan.axis, axis_title, height * len(runs), left=52)
     drawn = chart.draw(_band(stats, plan.axis, height * len(runs)), rows)
-    says = _caption(stats, samples, runs, plan)
-    return Picture(f"runs:{name}", "runs", title, drawn, says, lambda: _numbers(name, stats, samples))
+    note = _note(stats, runs, plan)
+    numbers = partial(_numbers, name, stats, samples)
+    return Picture(f"runs:{name}", "runs", title, drawn, _RUN_BY_RUN, note, numbers)
 
 
 def _numbers(name: str, stats: MetricStatistics, samples: Mapping[int, Values]) -> Numbers:
@@ -94,7 +107,7 @@ def _numbers(name: str, stats: MetricStatistics, samples: Mapping[int, Values]) 
 def _run_numbers(run: int, median: float, values: Values | None) -> tuple[Cell, ...]:
     if values is None or not values.size:
         return (str(run), None, median, *[None] * 8)
-    # A shape that nobody saw is not told: few samples have no quantiles.
+    # Few samples do not back quantiles.
     inner: list[Cell] = [None] * 4
     if values.size >= _FEW:
         inner = [float(quantile) for quantile in np.quantile(values, [0.05, 0.25, 0.75, 0.95])]
@@ -152,15 +165,8 @@ def _violin(values: Values, axis: Axis, top: float, height: float) -> Markup:
     return curve([*upper, *lower], top, height, "violin", closed=True) if len(upper) > 1 else Markup()
 
 
-def _caption(stats: MetricStatistics, samples: Mapping[int, Values], runs: list[int], plan: _Plan) -> str:
-    parts = ["Each row is one run, a fresh process; its dot is the run's median."]
-    if any(run in samples and samples[run].size >= _FEW for run in runs):
-        parts.append("The shape shows where its samples lie, the box holds their middle half, the line 90 %.")
-    if stats.interval:
-        promise = f"{stats.interval.level * 100:g} % interval of the median, made of the spread between runs."
-        parts.append(f"The vertical band is the {promise}")
-    else:
-        parts.append("With one run there is no spread between runs, so there is no interval.")
+def _note(stats: MetricStatistics, runs: list[int], plan: _Plan) -> str:
+    parts = [] if stats.interval else ["One run has no spread between runs, so there is no interval."]
     if plan.beyond:
         some = f"{plan.beyond} sample{' lies' if plan.beyond == 1 else 's lie'}"
         parts.append(f"{some} beyond the right end; the largest is {show(plan.largest)} {stats.unit}.")
@@ -187,11 +193,11 @@ def draw_timeline(name: str, unit: str, traces: Sequence[SampleTrace]) -> Pictur
     panels = join(_panel(trace, across, up, i * (_PANEL + _GAP)) for i, trace in enumerate(drawn))
     summary = f"{name} of every sample over time, for {len(drawn)} runs one below the other."
     height = len(drawn) * (_PANEL + _GAP) - _GAP
-    title = f"{name} over time, run below run"
+    title = f"{name} over time{f', in {unit}' if unit else ''}"
     chart = Chart(title, summary, across, "seconds since the warm-up began", height, left=52, top=22)
-    says = _timeline_caption(name, unit, traces, drawn, up)
+    note = _timeline_note(unit, traces, drawn, up)
     numbers = partial(_timeline_numbers, name, unit, drawn)
-    return Picture(f"time:{name}", "time", title, chart.draw(panels), says, numbers, wide=True)
+    return Picture(f"time:{name}", "time", title, chart.draw(panels), _OVER_TIME, note, numbers, wide=True)
 
 
 def _timeline_numbers(name: str, unit: str, traces: Sequence[SampleTrace]) -> Numbers:
@@ -244,17 +250,11 @@ def _panel(trace: SampleTrace, across: Axis, up: Axis, top: float) -> Markup:
     return el("g", shade, levels(up, top, _PANEL), curve(points, top, _PANEL, "trace"), *marks, name)
 
 
-def _timeline_caption(
-    name: str, unit: str, traces: Sequence[SampleTrace], drawn: Sequence[SampleTrace], up: Axis
-) -> str:
-    parts = [f"Each panel is one run; its height is {name}{f' in {unit}' if unit else ''}."]
-    if any(trace.warm_s > 0 for trace in drawn):
-        parts.append("The shaded part is the warm-up, which no number of this report contains.")
+def _timeline_note(unit: str, traces: Sequence[SampleTrace], drawn: Sequence[SampleTrace], up: Axis) -> str:
+    parts = []
     beyond = [float(v) for trace in drawn for v in trace.value[trace.value > up.high]]
     if beyond:
         parts.append(f"A mark above a panel is a sample beyond its top; the largest is {show(max(beyond))} {unit}.")
-    if any(trace.value.size > MOST_POINTS for trace in drawn):
-        parts.append("Long runs are thinned; the lowest and highest sample of each stretch are kept.")
     if len(traces) > len(drawn):
         parts.append(f"The first {len(drawn)} of {len(traces)} runs are drawn.")
     return " ".join(parts)

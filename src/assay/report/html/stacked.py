@@ -13,7 +13,7 @@ from assay.units import show_seconds
 Files = Callable[[str, int, str], bytes | None]
 """Reads a file that a run left, by job, run and name; None where there is none."""
 Read = TypeVar("Read")
-MOST_LINES = 3  # more would not be told apart in a panel of this height
+MOST_LINES = 3  # more cannot be distinguished in a panel of this height
 PANEL = 56
 GAP = 30  # between two panels, with the title of the lower one in it
 STRIP = 18  # height of a row of names above the panels
@@ -51,7 +51,7 @@ def fits(across: Axis, name: str, begin: float, end: float) -> bool:
 
 
 def box(across: Axis, name: str, begin: float, end: float, y: float, class_: str) -> Markup:
-    """A stretch of time; pointing at it tells its name."""
+    """A stretch of time, with its name as a tooltip."""
     width = f"{max(100 * (across.share(end) - across.share(begin)), 0.15):.2f}%"
     title = el("title", f"{name}, {show_seconds(max(end - begin, 0.0))}")
     return el("rect", title, x=across.percent(begin), width=width, y=y, height=STRIP - 3, class_=class_)

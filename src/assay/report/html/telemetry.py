@@ -17,6 +17,7 @@ from assay.hardware.gpu.nvml import reasons_of_bits
 from assay.report.html.chart import (
     Axis,
     Chart,
+    Legend,
     Markup,
     Numbers,
     Picture,
@@ -59,6 +60,11 @@ _OF_A_LINE = 360
 _KINDS = ("trace", "trace second", "trace third")
 _NO_TIME = 1e-12  # between two readings of one moment
 _SEEN_PX = 0.4  # a smaller step cannot be seen
+_LEGEND = Legend(
+    "Telemetry",
+    "Read by another process during the run; each panel is one quantity. No number of this report is taken in the "
+    "shaded phases: the measured window has no shade. Faint lines are other runs of the job.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +99,13 @@ def draw_telemetry(job: MultiRunJobResult, files: Files) -> Picture | None:
         at = top + place * (PANEL + GAP) + GAP - 8
         content.append(_panel(panel, behind[panel.title], across, at, points))
     height = top + len(first.panels) * (PANEL + GAP) - 8
-    title = f"What was seen from the side, run {first.run}"
-    since = "the measured window began" if first.measured else "the first look"
+    title = f"Telemetry, run {first.run}"
+    since = "the measured window began" if first.measured else "the first reading"
     left = room_for([_up(panel, behind[panel.title]) for panel in first.panels])
-    chart = Chart(title, _told(first), across, f"seconds since {since}", height, left=left)
-    says = _caption(first, others, len(runs_seen(job)))
+    chart = Chart(title, _description(first), across, f"seconds since {since}", height, left=left)
+    note = _note(first, others, len(runs_seen(job)))
     numbers = partial(_numbers, first, points[0])
-    return Picture("telemetry", "telemetry", title, chart.draw(*content), says, numbers, wide=True)
+    return Picture("telemetry", "telemetry", title, chart.draw(*content), _LEGEND, note, numbers, wide=True)
 
 
 def _numbers(run: _Drawn, most: int) -> Numbers:
@@ -213,7 +219,7 @@ def _trace(one: PanelLine, across: Axis, up: Axis, top: float, class_: str, most
 
 
 def straightened(points: Sequence[tuple[float, float]], tolerance: float) -> list[tuple[float, float]]:
-    """The points without those that a straight line through the others tells as well, so far as can be seen."""
+    """The points that a line needs to look the same; those on a straight line between others are left out."""
     if len(points) < 3:
         return list(points)
     thinned = [points[0]]
@@ -232,7 +238,7 @@ def straightened(points: Sequence[tuple[float, float]], tolerance: float) -> lis
     return [*thinned, points[-1]]
 
 
-def _told(run: _Drawn) -> str:
+def _description(run: _Drawn) -> str:
     """The picture in words, for people who cannot see it."""
     parts = [f"Run {run.run} over time."]
     for panel in run.panels:
@@ -255,13 +261,12 @@ def _held_words(run: _Drawn) -> list[str]:
     ]
 
 
-def _caption(run: _Drawn, others: Sequence[_Drawn], kept: int) -> str:
-    parts = [f"Read by another process while run {run.run} went on; each panel is one quantity."]
-    if run.measured:
-        parts.append("No number of this report is taken in the shaded phases; the measured window has no shade.")
+def _note(run: _Drawn, others: Sequence[_Drawn], kept: int) -> str:
+    parts = []
     across = _time_axis(run)
     short = dict.fromkeys(name for name, begin, end in run.phases if not fits(across, name, begin, end))
-    parts += [f"Too short for a name: {', '.join(_lasted(run.phases, short))}."] if short else []
+    if short:
+        parts.append(f"Phases too short to label: {', '.join(_durations(run.phases, short))}.")
     parts += _held_words(run)
     if others:
         named = ", ".join(str(other.run) for other in others)
@@ -273,14 +278,14 @@ def _caption(run: _Drawn, others: Sequence[_Drawn], kept: int) -> str:
     return " ".join(parts)
 
 
-def _lasted(phases: Sequence[tuple[str, float, float]], names: Mapping[str, None]) -> list[str]:
+def _durations(phases: Sequence[tuple[str, float, float]], names: Mapping[str, None]) -> list[str]:
     total = {name: sum(end - begin for phase, begin, end in phases if phase == name) for name in names}
     return [f"{name} ({show_seconds(max(took, 0.0))})" for name, took in total.items()]
 
 
 _Values = NDArray[np.float64]
 # A board at its power limit sets and clears its bit many times a second; gaps this short are part of one stretch.
-_SAME_STRETCH = 3.0  # times between two looks
+_SAME_STRETCH = 3.0  # times between two readings
 _MOST = 40  # stretches of one device; a picture with more is only noise
 
 
@@ -378,7 +383,7 @@ def _line_of(track: Track, reading: _TrackChoice, origin_ns: int) -> PanelLine:
 
 
 def _per_second(at: _Values, value: _Values) -> tuple[_Values, _Values]:
-    """How much a counter rose in a second, told at the end of each step; a step back is a new start and left out."""
+    """The rate of a counter, at the end of each step; a step back is a restart and is left out."""
     seconds, risen = np.diff(at), np.diff(value)
     good = (seconds > 0) & (risen >= 0)
     return at[1:][good], risen[good] / seconds[good]
@@ -412,7 +417,7 @@ def _held_of(track: Track, origin_ns: int) -> list[ThrottledSpan]:
     reasons = cache(reasons_of_bits)
     words = ["; ".join(reasons(int(bits))) if np.isfinite(bits) else "" for bits in track.value.tolist()]
     at = ((track.at_ns - origin_ns) / 1e9).tolist()
-    # What a look finds is taken to hold until the next one.
+    # A reading holds until the next one.
     step = float(np.median(np.diff(track.at_ns))) / 1e9 if len(at) > 1 else 0.0
     stretches: list[ThrottledSpan] = []
     place = 0

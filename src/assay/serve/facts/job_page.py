@@ -128,7 +128,7 @@ def panels_of_job(kept: ServerStore, detail: JobDetail) -> Panels:
 
 def _panel(one: Picture) -> Panel:
     numbers = one.numbers()
-    return Panel(one.key, one.group, one.title, one.says, one.svg, numbers.columns, numbers.rows, one.wide)
+    return Panel(one.key, one.group, one.title, one.caption, one.svg, numbers.columns, numbers.rows, one.wide)
 
 
 def _beside(kept: ServerStore, detail: JobDetail, result: MultiRunJobResult) -> tuple[list[Picture], dict[str, str]]:
