@@ -110,6 +110,11 @@ def _code(text: str) -> str:
     return f"`{one_line(text).replace('`', chr(39))}`"
 
 
+def _cell_code(text: str) -> str:
+    """Code inside a table, where a bar would begin the next column."""
+    return _code(text).replace("|", "\\|")
+
+
 def _doubts(job: MultiRunJobResult, label: str) -> list[str]:
     name, word = f"- **{escape(label)}**", verdict_word(job)
     if job.state != "done":
@@ -139,7 +144,11 @@ def _environments(record: CampaignRecord) -> list[list[str]]:
     return [
         _section(
             f"Environment of {', '.join(map(escape, names))}" if len(groups) > 1 else "Environment",
-            ["| fact | value |", "| --- | --- |", *(f"| {_code(name)} | {escape(value)} |" for name, value in facts)],
+            [
+                "| fact | value |",
+                "| --- | --- |",
+                *(f"| {_cell_code(name)} | {escape(value)} |" for name, value in facts),
+            ],
         )
         for names, facts in groups
     ]

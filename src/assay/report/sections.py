@@ -90,7 +90,7 @@ def reasons(job: MultiRunJobResult) -> list[Check]:
 
 def campaign_facts(record: CampaignRecord) -> list[tuple[str, str]]:
     """What is true of the whole campaign, each distinct fact once: machines, code, versions, energy, labels."""
-    facts = [("machine", machine_sentence), ("commit", _commit), ("versions", _versions), ("energy", _no_energy)]
+    facts = [("machine", machine_sentence), ("commit", _commit), ("versions", _versions), ("no energy", _no_energy)]
     if not any(map(grade_of, record.jobs)):
         facts.append(("price", price_sentence))
     distinct = ((name, dict.fromkeys(filter(None, map(read, record.jobs)))) for name, read in facts)
@@ -111,7 +111,7 @@ def _versions(job: MultiRunJobResult) -> str:
 
 def _no_energy(job: MultiRunJobResult) -> str:
     """Why a job has no energy: a fact of its machine."""
-    return "" if grade_of(job) else energy_sentence(job)
+    return "" if grade_of(job) else energy_sentence(job).removeprefix("no energy: ")
 
 
 def own_environment(job: MultiRunJobResult) -> list[tuple[str, str]]:

@@ -120,7 +120,7 @@ def test_every_kind_of_job_has_a_whole_report(played: tuple[Store, Player], stud
     kept = kept_result(store.folder, record)
     text = render_html(record, kept.samples, kept.file)
     assert text.count("<svg") >= 2
-    assert "What was seen from the side" in text
+    assert "Telemetry, run" in text
 
 
 def test_samples_telemetry_and_answers_of_new_jobs_are_kept(played: tuple[Store, Player]) -> None:

@@ -49,7 +49,8 @@ def test_markdown_has_table_doubts_and_environment(build):
 
 def test_markdown_rows_keep_their_columns_whatever_the_names_say(build):
     text = render_markdown(build.hostile())
-    table = [line for line in text.splitlines() if line.startswith("|")]
-    counts = {len(re.findall(r"(?<!\\)\|", line)) for line in table if not line.startswith("| `")}
-    assert counts == {9, 3}
+    tables = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
+    assert len(tables) > 3
+    for table in tables:
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1, table
     assert "<script" not in re.sub(r"`[^`]*`", "", text)

@@ -94,7 +94,7 @@ def test_what_is_absent_says_why():
     record = build.campaign(job)
     assert "no energy: /sys/class/powercap is not there" in render_job(job)
     assert "no energy: /sys/class/powercap is not there" in render_markdown(record)
-    assert "No energy: /sys/class/powercap is not there" in render_html(record, build.samples)
+    assert "<dt>no energy</dt><dd>/sys/class/powercap is not there</dd>" in render_html(record, build.samples)
     assert "\nenergy " not in render_table(record)
 
 
@@ -115,7 +115,7 @@ def test_metrics_made_of_energy_show_their_grade_in_every_table():
     assert re.search(r"energy_per_item_j \[counter\] +12\.3", render_job(job, width=140))
     page = render_html(build.campaign(job), build.samples)
     assert "energy_per_item_j [counter]</span>" in page
-    assert "<strong>Energy: </strong>12.3" in page
+    assert re.search(r"<summary>Energy and price</summary><(p|ul) class=.quiet.>(<li>)?12\.3", page)
     assert re.search(r"^energy   batch=1 threads=1: 12\.3", render_table(build.campaign(job)), re.MULTILINE)
 
 

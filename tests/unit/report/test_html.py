@@ -63,7 +63,9 @@ def test_every_picture_is_told_in_words(build):
         chart = figure.find("svg")
         assert chart.find("title").text
         assert chart.find("desc").text
-        assert figure.find("figcaption").text
+    reading = next(node for node in root.iter("section") if node.get("id") == "reading")
+    kinds = [node.text for node in reading.iter("dt")]
+    assert kinds == ["All jobs", "Run by run", "Cold start and warm calls", "Memory", "Over time"]
 
 
 def test_a_failed_job_shows_why_and_no_pictures(build):

@@ -82,7 +82,7 @@ def test_the_markdown_has_the_same_table_and_the_failed_requests(rates) -> None:
     text = render_markdown(rates[0])
     assert "## Speed, quality and cost" in text
     assert "3 × timeout" not in text  # over three runs there are nine
-    assert "9 × timeout (no end after 120 s)" in text
+    assert "| timeout | 9 | no end after 120 s |" in text
     assert "<b>" not in text
 
 
@@ -149,14 +149,14 @@ def test_latency_over_rate_has_the_knee_the_objective_and_the_doubt(rates) -> No
     assert "knee at" in text
     assert "objective: ttft_ms.p99 at most 500" in text
     assert len([node for node in curve.iter("line") if node.get("class") == "whisker"]) == len(rates[0].jobs)
-    assert {"ttft_ms: how many are faster", "itl_ms: how many are faster", "ttft_ms, run by run"} <= set(drawn)
+    assert {"ttft_ms: cumulative distribution", "itl_ms: cumulative distribution", "ttft_ms, run by run"} <= set(drawn)
 
 
 def test_a_level_curve_gets_no_knee() -> None:
     record, samples = loads.over_rates((1.0, 1.5, 2.0, 2.5, 3.0, 3.5))
     text = "".join(figures(render_html(record, samples))["ttft_ms over rate"].itertext())
     assert "knee at" not in text
-    assert "No knee is marked: noise explains" in text
+    assert "No knee is marked: the curve bends no more than noise explains" in text
 
 
 def test_every_picture_of_a_load_is_told_in_words(rates, search, vectors) -> None:
@@ -165,7 +165,6 @@ def test_every_picture_of_a_load_is_told_in_words(rates, search, vectors) -> Non
             chart = figure.find("svg")
             assert title
             assert chart.find("desc").text
-            assert figure.find("figcaption").text
 
 
 def test_a_search_shows_its_probes_and_its_answer(search) -> None:
@@ -173,7 +172,7 @@ def test_a_search_shows_its_probes_and_its_answer(search) -> None:
     job = record.jobs[0]
     assert len(search_sentences(job)) == 3
     assert asked_load(job) == "search"
-    drawn = figures(render_html(*search))["ttft_ms.p99 at each rate that was tried"]
+    drawn = figures(render_html(*search))["ttft_ms.p99 at each probed rate"]
     marks = [node.get("class") for node in drawn.iter("circle")]
     crosses = [node for node in drawn.iter("path") if (node.get("class") or "").startswith("cross")]
     probes = [probe for run in job.runs for probe in run.facts["search"]["probes"]]
@@ -204,7 +203,7 @@ def test_millions_of_samples_make_a_small_picture_fast(rates) -> None:
     samples = {run: rng.lognormal(2.3, 0.3, 1_000_000) for run in range(3)}
     stats = replace(rates[0].jobs[0].metrics["itl_ms"], run_values=dict.fromkeys(range(3), 10.0))
     tail = draw_tail("itl_ms", stats, samples, {"p99": 50.0}).figure()
-    assert "All 3,000,000 samples of all runs, drawn through 240 of their percentiles" in tail
+    assert "3,000,000 samples, drawn through 240 of their percentiles" in tail
     assert len(tail) < 40_000
     assert len(draw_distribution("itl_ms", stats, samples, "ms").figure()) < 60_000
 

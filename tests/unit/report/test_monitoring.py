@@ -141,7 +141,7 @@ def test_a_gap_is_no_line():
     course = dict(panel.lines)["b"]
     assert course.gaps == 1
     assert [(at[0], at[-1]) for at, _ in pieces(course)] == [(0.0, 4.0), (14.0, 18.0)]
-    assert "Where a line is broken, scrapes are missing." in draw_monitoring(job(found), files(found)).figure()
+    assert "Where a line is broken, scrapes are missing;" in draw_monitoring(job(found), files(found)).caption
 
 
 def test_of_many_nodes_the_busiest_are_drawn():

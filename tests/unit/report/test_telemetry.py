@@ -1,4 +1,4 @@
-"""What was seen from the side: known readings must come out as drawn coordinates, names and sentences."""
+"""Telemetry: known readings must come out as drawn coordinates, names and sentences."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from assay.report.telemetry import (
     foreign_sentences,
     looking_sentences,
     named,
-    seen_sheet,
+    telemetry_sheet,
     show_value,
     throttling_sentences,
     unit_of,
@@ -31,7 +31,7 @@ from assay.report.terminal import render_job
 from assay.run.probes import FILE
 from assay.store.telemetry import Recording, Track, read_telemetry
 
-TITLE = "What was seen from the side, run 0"
+TITLE = "Telemetry, run 0"
 LOW, HIGH = -5.0, 11.0  # of the time axis: the first reading and the end of the last phase
 
 
@@ -196,7 +196,7 @@ def test_the_first_good_run_is_the_one_that_is_drawn():
     job = watched.job()
     broken = replace(job.runs[0], error=watched.build.failed_job().runs[0].error)
     drawn = draw_telemetry(replace(job, runs=(broken, *job.runs[1:])), watched.files).figure()
-    assert "What was seen from the side, run 1" in drawn
+    assert "Telemetry, run 1" in drawn
 
 
 def test_files_that_are_lost_or_damaged_cost_only_their_lines():
@@ -219,9 +219,9 @@ def test_only_what_was_read_is_drawn():
     assert panels_of(Recording(()), 0) == []
 
 
-def test_without_phases_time_counts_from_the_first_look():
+def test_without_phases_time_counts_from_the_first_reading():
     drawn = draw_telemetry(watched.job(), lambda *_: watched.recorded(phases=())).figure()
-    assert "seconds since the first look" in drawn
+    assert "seconds since the first reading" in drawn
     assert 'class="phase"' not in drawn
 
 
@@ -278,7 +278,7 @@ def test_what_never_moved_is_told_in_one_line():
     flat = {"machine.swap_in_bytes_per_s": dict.fromkeys(("mean", "min", "max"), 0.0)}
     job = watched.job()
     still = replace(job, runs=(replace(job.runs[0], seen=watched.seen(statistics=flat)),))
-    sheet = seen_sheet(still)
+    sheet = telemetry_sheet(still)
     assert sheet.rows == ()
     assert sheet.notes[0] == "Zero all the time: the machine: swap, in."
 
@@ -288,10 +288,10 @@ def test_statistics_of_all_runs_are_put_together():
     power = figures["gpu:0.power_w"]
     assert (power.mean, power.low, power.high, power.runs) == (602.0, 590.0, 610.0, 5)
     assert figures["job.cpu_pct"].high == 109.0
-    sheet = seen_sheet(watched.job())
+    sheet = telemetry_sheet(watched.job())
     assert ("GPU 0: power", "602 W", "590 W", "610 W") in sheet.rows
     assert ("the job: memory", "2.0 GiB", "1.0 GiB", "3.0 GiB") in sheet.rows
-    assert seen_sheet(watched.build.done_job()) is None
+    assert telemetry_sheet(watched.build.done_job()) is None
 
 
 def test_what_looking_cost_is_told():
@@ -315,7 +315,7 @@ def test_every_form_shows_it():
     page = render_html(record, watched.build.samples, watched.files)
     ET.fromstring(page.removeprefix("<!DOCTYPE html>\n"))
     assert TITLE in page
-    assert "Seen from the side" in page
+    assert "<summary>Telemetry</summary>" in page
     assert "held its clocks down" in render_markdown(record)
     assert TITLE not in render_html(record, watched.build.samples)
 
