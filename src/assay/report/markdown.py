@@ -35,7 +35,7 @@ def render_markdown(record: CampaignRecord) -> str:
     blocks = (
         *_brief(record),
         *(_titled(sheet(record, labels)) for sheet in (load_sheet, efficiency_sheet)),
-        _section("Facts", [f"- {name}: {escape(value)}" for name, value in campaign_facts(record)]),
+        _section("Facts", [f"- {escape(name)}: {escape(value)}" for name, value in campaign_facts(record)]),
         _section("What the verdicts mean", _meanings(record)),
         *(_job(job, labels[job.job]) for job in record.jobs),
         *_environments(record),
