@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
-from assay.report.sections import Section, campaign_facts, environments, job_sections
+from assay.report.sections import ReportSection, campaign_facts, environments, job_sections
 from assay.report.served import load_sheet
 from assay.report.sheet import Sheet
 from assay.report.telemetry import efficiency_sheet
@@ -66,7 +66,7 @@ def _job(job: MultiRunJobResult, label: str) -> list[str]:
     return _section(escape(label), [line for part in job_sections(job) for line in _part(part)])
 
 
-def _part(part: Section) -> list[str]:
+def _part(part: ReportSection) -> list[str]:
     table = sheet_markdown(part.sheet) if part.sheet else []
     lines = [
         *(f"- {escape(sentence)}" for sentence in part.sentences),

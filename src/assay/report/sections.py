@@ -56,7 +56,7 @@ _OURS_NOTE = "Ours begins when a request was due and includes the network; the s
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class ReportSection:
     """A titled part of a job's report: sentences, then a table."""
 
     title: str
@@ -64,21 +64,21 @@ class Section:
     sheet: Sheet | None = None
 
 
-def job_sections(job: MultiRunJobResult) -> list[Section]:
+def job_sections(job: MultiRunJobResult) -> list[ReportSection]:
     """What is known of a job apart from its verdict, pictures and metrics; parts without content are left out."""
     energy = (energy_sentence(job), price_sentence(job)) if grade_of(job) else ()
     sections = (
-        Section("Device tests", sheet=device_sheet(job)),
-        Section("Energy and price", energy, energy_sheet(job)),
-        Section("Telemetry", (*throttling_sentences(job), *foreign_sentences(job)), telemetry_sheet(job)),
-        Section("Nodes and services", sheet=monitoring_sheet(job)),
-        Section("Failed requests", sheet=_errors_sheet(job)),
-        Section("Why answers ended", sheet=_endings_sheet(job)),
-        Section("How tokens were counted", sheet=_tokens_sheet(job)),
-        Section("The server's own view", sheet=_server_sheet(job)),
-        Section("Search for a rate", tuple(search_sentences(job))),
-        Section("The machine before and after", sheet=fitness_sheet(job)),
-        Section("Runs", tuple(_failed_runs(job)), _runs_sheet(job)),
+        ReportSection("Device tests", sheet=device_sheet(job)),
+        ReportSection("Energy and price", energy, energy_sheet(job)),
+        ReportSection("Telemetry", (*throttling_sentences(job), *foreign_sentences(job)), telemetry_sheet(job)),
+        ReportSection("Nodes and services", sheet=monitoring_sheet(job)),
+        ReportSection("Failed requests", sheet=_errors_sheet(job)),
+        ReportSection("Why answers ended", sheet=_endings_sheet(job)),
+        ReportSection("How tokens were counted", sheet=_tokens_sheet(job)),
+        ReportSection("The server's own view", sheet=_server_sheet(job)),
+        ReportSection("Search for a rate", tuple(search_sentences(job))),
+        ReportSection("The machine before and after", sheet=fitness_sheet(job)),
+        ReportSection("Runs", tuple(_failed_runs(job)), _runs_sheet(job)),
     )
     return [part for part in sections if any(part.sentences) or part.sheet]
 
