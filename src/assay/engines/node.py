@@ -156,11 +156,12 @@ class ProgressView(PlainView):
         self._write()
 
     def phase(self, name: str) -> None:
+        super().phase(name)
         self._phase, self._share = name, 0.0
         self._write()
 
-    def progress(self, share: float, note: str) -> None:  # noqa: ARG002  (notes are for the node's own log)
-        """So much of the phase is done."""
+    def progress(self, share: float, note: str) -> None:
+        super().progress(share, note)
         self._share = share
         if time.monotonic() - self._written_s >= EVERY_S:
             self._write()

@@ -50,7 +50,7 @@ class StatusPrinter:
         key = (frozenset(status.reason for status in waiting), bool(running))
         if key != self._key and (waiting or running):
             self._key = key
-            self._view.note(line)
+            self._view.status(line)
         for name, text in snapshot.notes.items():
             self.once(name, text)
 

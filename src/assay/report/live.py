@@ -10,6 +10,7 @@ import json
 import os
 import select
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from math import isfinite
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 REDRAWS_PER_S = 4
+HEARTBEAT_S = 60.0  # a log in which nothing appears for longer looks like a program that hangs
 PROGRESS_PER_S = 4
 MAX_LINE = 1000  # characters of one line of a log
 # A reader that takes nothing for this long is given up for the current event; measuring goes on.
@@ -72,9 +74,13 @@ class View:
     def note(self, text: str) -> None:
         """Something that a person should know."""
 
-    def waiting(self, text: str) -> None:
-        """Another measurement holds the device, so that nothing goes on for now: a note, unless overridden."""
+    def status(self, text: str) -> None:
+        """Something that holds for now only: a note, unless overridden."""
         self.note(text)
+
+    def waiting(self, text: str) -> None:
+        """Another measurement holds the device, so that nothing goes on for now."""
+        self.status(text)
 
     def close(self) -> None:
         """Nothing more will come."""
@@ -107,22 +113,32 @@ class QuietView(SilentView):
 
 
 class PlainView(View):
-    """One line per event; phases and their progress are left out, as a log would drown in them."""
+    """One line per event; where a run takes long, a line every minute says how far it is."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
-        self._job = ""
+        self._job = self._current_run = self._current_phase = self._doing = ""
         self._runs = 0
+        self._began_s = self._said_s = time.monotonic()
+        self._closed = threading.Event()
 
     def campaign(self, campaign_id: str, jobs: int, runs: int, note: str) -> None:
         self._say("campaign", campaign_sentence(campaign_id, jobs, runs, note))
+        threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
 
     def job(self, job_id: str, label: str, index: int, of: int) -> None:
         self._job = one_line(label)
         self._say("job", f"{index + 1}/{of} {self._job} ({one_line(job_id)})")
 
-    def run(self, run_id: int, of: int) -> None:  # noqa: ARG002  (the line comes when the run is done)
+    def run(self, run_id: int, of: int) -> None:
         self._runs = of
+        self._current_run = f"{run_id + 1}/{of}"
+
+    def phase(self, name: str) -> None:
+        self._current_phase = self._doing = one_line(name)
+
+    def progress(self, share: float, note: str) -> None:
+        self._doing = progress_sentence(self._current_phase, share, note)
 
     def run_done(self, result: SingleRunResult) -> None:
         self._say("run", f"{result.run_id + 1}/{self._runs} {self._job}: {run_sentence(result)}")
@@ -133,8 +149,23 @@ class PlainView(View):
     def note(self, text: str) -> None:
         self._say("note", one_line(text))
 
+    def heartbeat(self) -> None:
+        """Say how far the campaign is if nothing was said for a while."""
+        now_s = time.monotonic()
+        if now_s - self._said_s >= HEARTBEAT_S:
+            run = f"run {self._current_run} " if self._current_run else ""
+            self._say("...", f"{run}{self._doing or 'waiting'} · {show_seconds(now_s - self._began_s)} so far")
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def _beat(self) -> None:
+        while not self._closed.wait(HEARTBEAT_S / 4):
+            self.heartbeat()
+
     def _say(self, kind: str, text: str) -> None:
         # Flushed at once: a log that is read while the campaign runs must not lag behind it.
+        self._said_s = time.monotonic()
         self._stream.write(f"{kind:<8}  {text}\n")
         self._stream.flush()
 
@@ -142,19 +173,22 @@ class PlainView(View):
 class LiveView(View):
     """A bar for the jobs and one for the current run, redrawn in place; finished jobs stay as lines above."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(self, stream: TextIO | None = None, now: Callable[[], float] = time.monotonic) -> None:
         # Here, as only a picture needs it: a plain or silent run starts sooner and stays smaller without.
         from rich.console import Console
         from rich.markup import escape
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.table import Column
 
         self._escape = escape
         self._console = Console(file=stream or sys.stderr, highlight=False, soft_wrap=True)
         self._bars = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
+            BarColumn(bar_width=12),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}", style="dim"),
+            TimeElapsedColumn(),
+            # Cut off at the edge: a row that wraps would make the picture jump.
+            TextColumn("{task.fields[note]}", style="dim", table_column=Column(no_wrap=True, overflow="ellipsis")),
             console=self._console,
             refresh_per_second=REDRAWS_PER_S,
             transient=True,
@@ -163,9 +197,11 @@ class LiveView(View):
         self._runs: TaskID | None = None
         self._label = ""
         self._phase = ""
+        self._left = TimeLeft(0, now)
 
     def campaign(self, campaign_id: str, jobs: int, runs: int, note: str) -> None:
         self._print("campaign", campaign_sentence(campaign_id, jobs, runs, note))
+        self._left.runs = runs
         self._jobs = self._bars.add_task("jobs", total=jobs, note="")
         self._runs = self._bars.add_task("runs", total=None, note="")
         self._bars.start()
@@ -173,9 +209,13 @@ class LiveView(View):
     def job(self, job_id: str, label: str, index: int, of: int) -> None:  # noqa: ARG002  (the label is shorter)
         self._label = one_line(label)
         if self._jobs is not None:
-            self._bars.update(self._jobs, completed=index, total=of, note=self._escape(self._label))
+            self._bars.update(self._jobs, completed=index, total=of)
+        if self._runs is not None:
+            self._bars.reset(self._runs, total=None, note="")
+        self._show_job()
 
     def run(self, run_id: int, of: int) -> None:
+        self._left.begin()
         self._set_run(completed=run_id, total=of, note="")
 
     def phase(self, name: str) -> None:
@@ -183,24 +223,37 @@ class LiveView(View):
         self._set_run(note=self._escape(self._phase))
 
     def progress(self, share: float, note: str) -> None:
-        suffix = f" · {one_line(note)}" if note else ""
-        self._set_run(note=self._escape(f"{self._phase} {min(max(share, 0.0), 1.0):.0%}{suffix}"))
+        self._set_run(note=self._escape(progress_sentence(self._phase, share, note)))
 
     def run_done(self, result: SingleRunResult) -> None:
+        self._left.end()
+        self._show_job()
         self._set_run(completed=result.run_id + 1, note="")
         if result.error:
             self._print("run", f"{result.run_id + 1} {self._label}: {run_sentence(result)}")
 
     def job_done(self, result: MultiRunJobResult) -> None:
         self._print("done", f"{result_label(result)}: {job_sentence(result)}")
+        self._left.skip(len(result.runs))
         if self._jobs is not None:
             self._bars.advance(self._jobs)
 
     def note(self, text: str) -> None:
         self._print("note", one_line(text))
 
+    def status(self, text: str) -> None:
+        """In place of the phase, until the next one: what holds no longer disappears."""
+        if self._runs is None:
+            self.note(text)
+        self._set_run(note=self._escape(one_line(text)))
+
     def close(self) -> None:
         self._bars.stop()
+
+    def _show_job(self) -> None:
+        if self._jobs is not None:
+            left = self._left.sentence()
+            self._bars.update(self._jobs, note=self._escape(f"{left} · {self._label}" if left else self._label))
 
     def _set_run(self, **fields: object) -> None:
         if self._runs is not None:
@@ -208,6 +261,49 @@ class LiveView(View):
 
     def _print(self, kind: str, text: str) -> None:
         self._console.print(f"{kind:<8}  {text}", markup=False)
+
+
+class TimeLeft:
+    """How long the rest of a campaign takes, by the runs that this process has seen."""
+
+    def __init__(self, runs: int, now: Callable[[], float] = time.monotonic) -> None:
+        self.runs = runs
+        """Of the whole campaign."""
+        self._now = now
+        self._ended = 0
+        self._of_job = 0
+        self._spent_s = 0.0
+        self._measured = 0
+        self._began_s: float | None = None
+
+    def begin(self) -> None:
+        """A run begins."""
+        self._began_s = self._now()
+
+    def end(self) -> None:
+        """A run ends."""
+        if self._began_s is not None:
+            self._spent_s += self._now() - self._began_s
+            self._measured += 1
+            self._began_s = None
+        self._ended += 1
+        self._of_job += 1
+
+    def skip(self, runs: int) -> None:
+        """A job of so many runs has ended; those that were measured earlier took no time now."""
+        self._ended += max(0, runs - self._of_job)
+        self._of_job = 0
+
+    def sentence(self) -> str:
+        left = self.runs - self._ended
+        if not self._measured or left <= 0:
+            return ""
+        return f"about {show_seconds(max(1.0, round(left * self._spent_s / self._measured)))} left"
+
+
+def progress_sentence(phase: str, share: float, note: str) -> str:
+    suffix = f" · {one_line(note)}" if note else ""
+    return f"{phase} {min(max(share, 0.0), 1.0):.0%}{suffix}"
 
 
 def campaign_sentence(campaign_id: str, jobs: int, runs: int, note: str) -> str:

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from assay.analyse.records import Check, Comparison, Interval
 from assay.report.comparison import render_comparison
 from assay.report.html import fragment_html, render_html
-from assay.report.live import LiveView, PlainView, SilentView, view_for
+from assay.report.live import LiveView, PlainView, SilentView, TimeLeft, view_for
 from assay.report.markdown import render_markdown
 from assay.report.terminal import render_job, render_table
 
@@ -157,6 +157,64 @@ def test_the_live_view_leaves_the_finished_jobs_as_lines(build):
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue())
     assert "done      batch=[b]8: suspect: latency_ms 47.39 ±0.6 %" in plain
     assert "note      one note" in plain
+
+
+def test_the_live_view_shows_the_time_the_value_and_only_what_still_holds(build):
+    out = Terminal()
+    clock = iter(range(0, 1000, 30))  # a run takes 30 s
+    view = LiveView(out, now=lambda: float(next(clock)))
+    view._console.width = 100
+    view.campaign("c-1", 2, 10, "")
+    view.job("c-1-job-0", "batch=1", 0, 2)
+    view.run(0, 5)
+    view.waiting("waiting for cpu: held by another benchmark")
+    assert "waiting for cpu: held by another benchmark" in picture(view)
+    view.phase("measure")
+    view.progress(0.5, "latency 12 ms")
+    assert "measure 50% · latency 12 ms" in picture(view)
+    assert "waiting" not in picture(view)
+    assert "left" not in picture(view)
+    view.run_done(build.done_job().runs[0])
+    shown = picture(view)
+    assert "about 4 min 30 s left · batch=1" in shown  # nine runs of 30 s
+    assert re.search(r"jobs .* 0/2 +0:00:0\d", shown)
+    view.close()
+    assert "note      waiting" not in out.getvalue()
+
+
+def picture(view: LiveView) -> str:
+    """What a person sees now."""
+    with view._console.capture() as captured:
+        view._console.print(view._bars.get_renderable())
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", captured.get())
+
+
+def test_runs_that_were_measured_earlier_take_no_time_now():
+    clock = iter((0.0, 10.0))
+    left = TimeLeft(10, now=lambda: next(clock))
+    left.skip(5)
+    assert left.sentence() == ""
+    left.begin()
+    left.end()
+    assert left.sentence() == "about 40 s left"
+    left.skip(5)
+    assert left.sentence() == ""
+
+
+def test_a_long_run_says_in_a_log_how_far_it_is(monkeypatch):
+    out = io.StringIO()
+    view = PlainView(out)
+    view.job("c-1-job-0", "batch=1", 0, 2)
+    view.run(1, 5)
+    view.phase("measure")
+    view.progress(0.25, "800 requests, 98/s, ttft 12 ms")
+    view.heartbeat()
+    assert len(out.getvalue().splitlines()) == 1  # something was said a moment ago
+    monkeypatch.setattr("assay.report.live.HEARTBEAT_S", 0.0)
+    view.heartbeat()
+    last = out.getvalue().splitlines()[-1]
+    assert last.startswith("...       run 2/5 measure 25% · 800 requests, 98/s, ttft 12 ms · ")
+    assert last.endswith(" so far")
 
 
 def test_the_view_fits_its_stream():

@@ -261,9 +261,9 @@ def _stop_rule(until: Until, rules: Rules, stage: Stage) -> Callable[[Stopwatch,
     def finished(watch: Stopwatch, elapsed_ns: int) -> bool:
         nonlocal next_look
         if until.samples is not None:
-            stage.progress(watch.count / until.samples)
+            stage.progress(watch.count / until.samples, _recent_latency(watch))
             return watch.count >= until.samples
-        stage.progress(elapsed_ns / (until.at_most * 1e9))
+        stage.progress(elapsed_ns / (until.at_most * 1e9), _recent_latency(watch))
         if elapsed_ns >= until.at_most * 1e9 and watch.count:
             return True
         if elapsed_ns < until.at_least * 1e9 or watch.count < next_look:
@@ -272,6 +272,11 @@ def _stop_rule(until: Until, rules: Rules, stage: Stage) -> Callable[[Stopwatch,
         return rules.enough(watch.durations_ns, until.interval)
 
     return finished
+
+
+def _recent_latency(watch: Stopwatch) -> str:
+    recent = watch.durations_ns[-100:]
+    return f"latency {float(np.median(recent)) / 1e6:.3g} ms" if len(recent) else ""
 
 
 def _block_size(watch: Stopwatch, first_ns: int, *, left_ns: float, share: float = 1.0) -> int:

@@ -341,11 +341,12 @@ class PodView(PlainView):
         self._write()
 
     def phase(self, name: str) -> None:
+        super().phase(name)
         self._told |= {"phase": name, "share": 0.0}
         self._write()
 
-    def progress(self, share: float, note: str) -> None:  # noqa: ARG002  (notes are for whoever stands beside)
-        """So much of the phase is done."""
+    def progress(self, share: float, note: str) -> None:
+        super().progress(share, note)
         self._told["share"] = share
         if time.monotonic() - self._written_s >= EVERY_S:
             self._write()

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from time import perf_counter_ns
 from typing import Protocol
 
@@ -29,6 +30,8 @@ _LAG_BIN_NS, _LAG_BINS = 20_000, 25_000
 # Nothing answered at all: after so many failures and so long, more of the same tells nothing new.
 _HOPELESS, _HOPELESS_NS = 20, 3_000_000_000
 _RECENT = 100
+# A progress note is made this seldom; its rate is that of the last few of them.
+_NOTE_NS, _NOTES = 500_000_000, 10
 # A server that is there takes a connection in a moment; one that does not speak TLS would be waited for in vain.
 _CONNECT_NS = 10_000_000_000
 
@@ -163,6 +166,9 @@ class Driver:
         self._most = load.share_of_budget
         self._durations = array("q")
         self._recent: deque[bool] = deque(maxlen=_RECENT)
+        self._first_pieces: deque[int] = deque(maxlen=_RECENT)  # ns from sending a request to its first piece
+        self._is_streamed = False
+        self._counts: deque[tuple[int, int]] = deque(maxlen=_NOTES)  # (time of a note, answered until then)
         self._story: list[tuple[float, int, int, int]] = []
         self._lags = array("q", bytes(8 * _LAG_BINS))
         self._cpu = [0.0, 0.0]
@@ -320,6 +326,8 @@ class Driver:
         if outcome == _OK:
             self.good += 1
             self._durations.append(now - connection.sent)
+            self._first_pieces.append((times[0] if times else now) - connection.sent)
+            self._is_streamed = len(times) > 1
             if self.supply.conversations:
                 next_turn = self.supply.then(connection.session, connection.turn, b"".join(connection.parts))
         self._recent.append(outcome != _OK)
@@ -373,7 +381,7 @@ class Driver:
         if why:
             self._stop(now, why)
             return
-        self._tell(now)
+        self._report_progress(now)
 
     def _reason_to_stop(self, now: int) -> str:
         load = self.load
@@ -425,7 +433,10 @@ class Driver:
             return False
         return self._last is None or self.measured < self._last
 
-    def _tell(self, now: int) -> None:
+    def _report_progress(self, now: int) -> None:
+        if self._counts and now - self._counts[-1][0] < _NOTE_NS:
+            return
+        self._counts.append((now, self.answered))
         load, elapsed_s = self.load, (now - self.window[0]) / 1e9
         if self.phase == WARMUP:
             share = (now - self.begin_ns) / 1e9 / max(load.warmup.seconds, 1e-9)
@@ -433,7 +444,19 @@ class Driver:
             share = self.measured / self._last
         else:
             share = elapsed_s / (load.duration_s or load.at_most_s)
-        self.asks.progress(share, f"{self.answered:,} requests, {len(self.busy)} in flight")
+        self.asks.progress(share, self._progress_note())
+
+    def _progress_note(self) -> str:
+        (begin, before), (end, answered) = self._counts[0], self._counts[-1]
+        words = [f"{answered:,} requests"]
+        if end > begin:
+            words.append(f"{(answered - before) / ((end - begin) / 1e9):.3g}/s")
+        if self._first_pieces:
+            words.append(f"{'ttft' if self._is_streamed else 'latency'} {median(self._first_pieces) / 1e6:.3g} ms")
+        if answered > self.good:
+            words.append(f"{answered - self.good:,} failed")
+        words.append(f"{len(self.busy)} in flight")
+        return ", ".join(words) + (f" (client 1 of {self.load.clients})" if self.load.clients > 1 else "")
 
     # -- the result --------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from time import perf_counter_ns
 
@@ -16,6 +17,7 @@ from assay.run.load.http.driver import HttpLoad, LoadWarmup, Supply
 from assay.run.load.http.origin import Origin
 from assay.run.load.http.recording import LoadRecording
 from assay.run.load.http.session import deadline_ns, drive_watched, load_of
+from assay.run.records import Phase
 from assay.run.targets.served.counting import Counter
 from assay.run.targets.served.figures import probe_figures, why_absent
 from assay.run.targets.served.request_metrics import OK
@@ -73,7 +75,8 @@ def search_rate(
             break
         load = _probe(order, origin, rate, duration_s, left, first=not probes)
         load = replace(load, first_session=sessions)  # prompts of an earlier probe would be answered from a cache
-        recording = drive_watched(load, supply, order, stage, rules, began_ns=began_ns, latency_s=latency_s)
+        shown = _ProbeStage(stage, len(probes) + 1, rate)
+        recording = drive_watched(load, supply, order, shown, rules, began_ns=began_ns, latency_s=latency_s)
         rows = read_rows(recording, api, items, counter())
         seen = _seen(rate, recording, api, rows, order)
         judgeable.check(seen, recording, rows, api)
@@ -89,6 +92,21 @@ def search_rate(
     capacity = facts.get("capacity")
     capacity_per_s = float(capacity) if isinstance(capacity, int | float) else None
     return RateSearchResult(capacity_per_s, facts, _telling(probes, capacity_per_s))
+
+
+@dataclass(frozen=True, slots=True)
+class _ProbeStage:
+    """Says at which rate the search is."""
+
+    stage: Stage
+    number: int
+    rate: float
+
+    def phase(self, name: Phase) -> AbstractContextManager[None]:
+        return self.stage.phase(name)
+
+    def progress(self, share: float, note: str = "") -> None:
+        self.stage.progress(share, f"probe {self.number} at {self.rate:.4g}/s: {note}")
 
 
 def _probe(order: Order, origin: Origin, rate: float, duration_s: float, left: int | None, *, first: bool) -> HttpLoad:
