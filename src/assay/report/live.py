@@ -298,7 +298,8 @@ class TimeLeft:
         left = self.runs - self._ended
         if not self._measured or left <= 0:
             return ""
-        return f"about {show_seconds(max(1.0, round(left * self._spent_s / self._measured)))} left"
+        left_s = max(1, round(left * self._spent_s / self._measured))
+        return f"about {f'{left_s} s' if left_s < 60 else show_seconds(left_s)} left"
 
 
 def progress_sentence(phase: str, share: float, note: str) -> str:
