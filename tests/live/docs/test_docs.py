@@ -6,8 +6,9 @@ Conventions, for every page of docs/ and for README.md; the blocks of a page are
   points that it names are found by the commands after it.
 - A yaml, toml or json block with a top-level key `benchmark` is a benchmark file and must be valid. One that shows
   a mistake begins with the comment `# not a valid benchmark`, and must not be.
-- In a console block, lines that begin with `$ assay` or `$ python` are run, each with exit code 0 unless the next
-  command is `$ echo $?`, whose output is then the expected code. Other commands are not run. `assay run` is shortened.
+- In a console block, lines that begin with `$ assay`, `$ python` or `$ curl` are run, each with exit code 0 unless the
+  next command is `$ echo $?`, whose output is then the expected code. Other commands are not run. `assay run` is
+  shortened.
 - A command that ends in `&` continues in the background until the page ends. The ports 8080 (`assay serve`) and 8000 (a
   model server) of a page, in its commands and files, are free ones in the test; `$ export NAME=VALUE` counts for the
   commands after it.
@@ -116,7 +117,7 @@ def commands_of(text: str) -> list[Command]:
     for command, following in itertools.pairwise(found):
         if following.text == "echo $?":
             command.code = int(following.shown[0])
-    return [command for command in found if command.text.split()[0] in ("assay", "python", "export")]
+    return [command for command in found if command.text.split()[0] in ("assay", "python", "curl", "export")]
 
 
 def shortened(command: str, folder: Path) -> str:
@@ -160,11 +161,11 @@ def is_run(block: Block) -> bool:
 ALL = [block for page in PAGES for block in blocks_of(page)]
 BENCHMARKS = [block for block in ALL if is_benchmark(block)]
 RUN = [page for page in PAGES if any(is_run(block) for block in blocks_of(page))]
-# A first day, a server with its agents, an importer, the gate, a bucket, Python, a simulated server.
+# A first day, a server with its agents and its API, an importer, the gate, a bucket, Python, a simulated server.
 ON_A_PUSH = {
     "README.md", "docs/tutorial.md", "docs/how-to/from-team9.md", "docs/how-to/gate-in-ci.md",
     "docs/how-to/keep-results-in-a-bucket.md", "docs/how-to/python-and-notebooks.md",
-    "docs/how-to/run-a-fleet.md", "docs/how-to/simulate-a-server.md",
+    "docs/how-to/run-a-fleet.md", "docs/how-to/simulate-a-server.md", "docs/how-to/use-the-http-api.md",
 }  # fmt: skip
 
 
@@ -255,12 +256,13 @@ def test_commands_and_code_of_a_page_work(page: Path, folder: Path, capsys: pyte
                     _install(folder, tomllib.loads(block.text)["project"])
                     patch.setenv("PYTHONPATH", str(folder))
             elif block.language == "python":
-                exec(compile(block.text, str(block), "exec"), names)
+                exec(compile(with_ports(block.text, ports), str(block), "exec"), names)
             elif block.language == "console":
                 for command in commands_of(block.text):
                     command.text = with_ports(command.text, ports)
                     if command.text.startswith("export "):
-                        patch.setenv(*command.text.removeprefix("export ").split("=", 1))
+                        name, _, value = command.text.removeprefix("export ").partition("=")
+                        patch.setenv(name, by_process(f"printf %s {value}", folder)[1])
                     elif command.text.endswith("&"):
                         background.enter_context(going_on(command.text, folder))
                     else:
