@@ -34,8 +34,8 @@ IMPACTS = ("critical", "serious", "moderate", "minor")
 _HEAD = """# The dashboard, page by page
 
 `assay serve` shows these pages at its own address. The pictures are made by `scripts/screenshots.py` with
-[demo data](../how-to/use-the-dashboard.md#look-around-in-a-simulated-year): **simulated, never measured**. Every view is
-an address with its choices in it; what is drawn can be taken away as PNG, SVG or CSV.
+[demo data](../how-to/use-the-dashboard.md#look-around-in-a-simulated-year): **simulated, never measured**. Every
+view is an address with its choices in it; what is drawn can be taken away as PNG, SVG or CSV.
 
 """
 
