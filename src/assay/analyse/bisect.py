@@ -4,7 +4,7 @@ Items go from good to bad, and somewhere between two of them a step lies. Each m
 end in blocks of runs; a block says how much worse the item is, with noise. The model is one step of unknown place, with
 blocks around 0 before it and at or beyond the step after it. Every block gives a weight of evidence (log odds) that its
 item is bad; all weights together give the chance of each place, and that is the confidence of the answer. An item that
-was told wrongly is thus outvoted by its neighbours, and measured again where that decides.
+was judged wrongly is thus outvoted by its neighbours, and measured again where that decides.
 
 Blocks of one moment may be disturbed together, so noise is taken to have heavy tails (Student's t with 4 degrees of
 freedom) and no single block can decide about an item.
@@ -27,12 +27,12 @@ from assay.analyse.intervals import LEVEL, t_quantile
 Values = NDArray[np.float64]
 Answer = Literal["good", "bad", "cannot tell"]
 
-# Told with odds of 99 to 1: an answer rests on two items, and both must be right in 95 of 100 searches.
+# Decided with odds of 99 to 1: an answer rests on two items, and both must be right in 95 of 100 searches.
 LIMIT = math.log(99)
 _HEAVY = 4.0
 # A block counts for this much of the limit at most, so that two must agree.
 _MOST_OF_A_BLOCK = 0.6
-# Who lies between good and bad is told so only where chance would say it in one of a hundred.
+# An item between good and bad is called so only where chance would say it in one of a hundred.
 _CLEAR = 0.99
 # Two neighbours between which a step is claimed were picked for looking so, which asks for more.
 _CLEAR_STEP = 0.999
@@ -136,7 +136,7 @@ def places(weights: Mapping[int, float], items: int) -> Values:
 
 
 def guess_of(chances: Values, unmeasurable: Collection[int]) -> BisectGuess:
-    """The most likely place; items that cannot be measured are not told from the next one that can."""
+    """The most likely place; items that cannot be measured count together with the next one that can."""
     best = BisectGuess(1, 1, -1.0)
     first = 1
     for item in range(1, chances.size):
@@ -218,7 +218,7 @@ def standing(
         blocks: item → how much worse than the good one its blocks say it is; the last item must be among them.
         items: how many there are; the first is good and the last is bad.
         boundary: from which difference on an item is bad; half of that between the ends when left out.
-        stay: the item that was measured last; it is measured again until it is told, since another one must be built.
+        stay: the item that was measured last; it is measured until it is decided, since another one must be built.
     """
     last = items - 1
     done = {*skipped, *closed}

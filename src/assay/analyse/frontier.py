@@ -1,4 +1,4 @@
-"""Which of many things no other one beats in two respects at once, and how sure that is."""
+"""Which of many things no other one exceeds in two respects together, and how certain that is."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def frontier(spots: Sequence[FrontierCandidate], x_better: Better, y_better: Bet
     np.fill_diagonal(may_beat, False)
     bounded = np.array([spot.x_ends is not None and spot.y_ends is not None for spot in spots])
     on_front = np.logical_not(beaten.any(axis=0))
-    surely = on_front & bounded & np.logical_not(may_beat.any(axis=0))
-    return [FrontierStatus(front, sure) for front, sure in zip(on_front.tolist(), surely.tolist(), strict=True)]
+    certain = on_front & bounded & np.logical_not(may_beat.any(axis=0))
+    return [FrontierStatus(front, sure) for front, sure in zip(on_front.tolist(), certain.tolist(), strict=True)]
 
 
 def _sides(values: Sequence[tuple[float, Ends | None]], better: Better) -> tuple[_Values, _Values, _Values]:
@@ -62,5 +62,5 @@ def _sides(values: Sequence[tuple[float, Ends | None]], better: Better) -> tuple
 def _beats(x: _Values, y: _Values) -> NDArray[np.bool_]:
     """Row i, column j: i is at least as good as j in both, and better in one."""
     dx, dy = x[:, None] - x[None, :], y[:, None] - y[None, :]
-    beats: NDArray[np.bool_] = (dx >= 0) & (dy >= 0) & ((dx > 0) | (dy > 0))
-    return beats
+    better: NDArray[np.bool_] = (dx >= 0) & (dy >= 0) & ((dx > 0) | (dy > 0))
+    return better

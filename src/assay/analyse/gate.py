@@ -1,7 +1,7 @@
 """The gate: a new result held against earlier ones, its own objectives and its verdict; three answers, never two.
 
 A number is red if it is worse, shown by the spread, and by more than the limit as far as can be seen; green if the
-interval of the change ends before the limit. Anything else cannot be told.
+interval of the change ends before the limit. Anything else is undecided.
 
 Where many numbers are looked at, luck alone would turn some of them red. So only those are believed of which at most
 one in forty is luck (Benjamini and Hochberg): then a gate on equal things is red in at most one of forty cases, however
@@ -240,14 +240,14 @@ def judged_line(draft: LimitDraft, limits: RegressionLimits, *, believed: bool, 
     if least > 0 and by > line.limit:
         why = f"alone it would be red, but {looked_at} numbers were looked at, and luck shows as much in one of them"
     elif least > 0:
-        why = f"worse, but whether by more than {percent(line.limit)} cannot be told"
+        why = f"worse, but it is undecided whether by more than {percent(line.limit)}"
     else:
         why = f"the change may be none, or worse by more than {percent(line.limit)}"
     return replace(line, because=f"{why}; {_remedy(draft, limits)}")
 
 
 def _hidden(draft: LimitDraft, line: LimitVerdict, *, believed: bool) -> str:
-    """Why an answer cannot be told from what the machine itself did; empty where it can.
+    """Why the machine itself may explain an answer; empty where it may not.
 
     A machine that moved as much may be all that a red number shows. One that became faster by more than the limit may
     hide a number that should be red.
@@ -355,7 +355,7 @@ class GateResult:
         return self.answer == "nothing" and bool(self.jobs) and all(job.kind == "no baseline" for job in self.jobs)
 
     def exit_code(self, *, strict: bool = False, allow_missing: bool = False) -> int:
-        """What a pipeline is told: 0 green, 1 red, 3 where there was nothing to judge."""
+        """The exit code for a pipeline: 0 green, 1 red, 3 where there was nothing to judge."""
         if self.has_no_baseline and allow_missing:
             return 0
         return {"green": 0, "red": 1, "cannot tell": 3 if strict else 0, "nothing": 3}[self.answer]
@@ -486,8 +486,8 @@ def _reasons(jobs: Sequence[JobGate], missing: Sequence[MultiRunJobResult]) -> t
         (kinds.count("not measured"), len(kinds), "job", "not measured"),
         (kinds.count("not comparable"), len(kinds), "job", "not comparable with the baseline"),
         (kinds.count("no baseline"), len(kinds), "job", "without an earlier result"),
-        (lines.count("cannot tell"), len(lines), "number", "cannot be told"),
-        (objectives.count(None), len(objectives), "objective", "cannot be told"),
+        (lines.count("cannot tell"), len(lines), "number", "undecided"),
+        (objectives.count(None), len(objectives), "objective", "undecided"),
         (len(missing), len(missing), "job", "of the baseline not in the new result"),
     )
     reasons = tuple(f"{some} of {count(every, thing)} {word}" for some, every, thing, word in tallies if some)

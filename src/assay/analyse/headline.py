@@ -123,7 +123,7 @@ def readings(
     """The numbers of a result that make points, each once.
 
     Args:
-        named: metrics and statistics that somebody asked to watch, beside those of the job itself.
+        named: metrics and statistics to watch on request, beside those of the job itself.
         known: metrics of the series that the job has already; one that it did not give this time has no value.
     """
     by_metric: dict[str, SeriesReading] = {}

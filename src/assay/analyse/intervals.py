@@ -108,7 +108,7 @@ POWER = 0.8
 # Enough for seven digits, from two runs to thousands.
 _RATIO_NODES = 24
 _SPREAD_NODES = 160
-# From here on the degrees of freedom hardly depend on the ratio any more.
+# From here on the degrees of freedom hardly depend on the ratio.
 _RATIO_MATTERS_UP_TO = 200
 
 
@@ -130,7 +130,7 @@ def power(effect: float, runs: int, level: float = LEVEL) -> float:
 
 @lru_cache(maxsize=256)
 def smallest_effect(runs: int, *, level: float = LEVEL, chance: float = POWER) -> float:
-    """The change, in units of the spread between runs, that so many runs on each side tell with that chance."""
+    """The change, in units of the spread between runs, that `runs` runs on each side show with that chance."""
     if not 1 - level < chance < 1:
         raise ValueError(f"the chance must lie between {1 - level:g} and 1; got {chance}")
     low, high = 0.0, 1.0
@@ -372,11 +372,11 @@ def chi_square_quantile(p: float, df: float) -> float:
     return (low + high) / 2
 
 
-# Lags beyond this are left to the batches, which see them all at once.
+# Lags beyond this are left to the batches, which see them all together.
 _LAGS = 100
 _BATCHES = 32
 _SMALLEST_BATCH = 16
-# Longer series are folded into so many means first: millions of token times must not take seconds to look at.
+# Longer series are folded into this many means first: millions of token times must not take seconds to evaluate.
 _LONGEST = 100_000
 
 

@@ -46,14 +46,14 @@ class WithinRunSpread:
     samples: int
     """Of the middle run."""
     independent: float
-    """So many of them say as much as all do, since neighbours resemble each other."""
+    """How many of them say as much as all do, since neighbours resemble each other."""
     share: float | None
     """Share of the variance between runs that it explains, at most: memory between samples is rather seen too large."""
 
 
 @dataclass(frozen=True, slots=True)
 class StudyDrift:
-    """Whether values moved one way while the study went on (Mann and Kendall's test)."""
+    """Whether values moved one way during the study (Mann and Kendall's test)."""
 
     change: float
     """From the first run to the last, relative; the middle of all slopes between two runs (Theil and Sen)."""
@@ -65,16 +65,16 @@ class StudyDrift:
 
 @dataclass(frozen=True, slots=True)
 class SelfComparison:
-    """The runs compared with themselves; whatever is told is a false alarm."""
+    """The runs compared with themselves; any difference is a false alarm."""
 
     interleaved: Comparison
     """Every second run against the others: what an alternating comparison would say."""
     in_turn: Comparison
     """The first half against the second: what two campaigns one after the other would say."""
     splits: int
-    """Halves drawn by lot."""
+    """Random halves."""
     told: int
-    """In so many of them the comparison says better or worse."""
+    """In how many of them the comparison says better or worse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Resolution:
     runs: int
     """On each side."""
     change: float
-    """Relative; told in four of five comparisons."""
+    """Relative; detected in four of five comparisons."""
     at_most: float
     """The same, if the spread between runs is as large as its interval allows."""
 
@@ -121,7 +121,7 @@ def noise_of(
     """Study one metric; None where fewer than four runs gave it, or its values have no size to relate a spread to.
 
     Args:
-        runs: For which numbers of runs the smallest visible change is told.
+        runs: Numbers of runs to give the smallest visible change for.
     """
     in_order = {run: stats.run_values[run] for run in sorted(stats.run_values)}
     values = np.array(list(in_order.values()), dtype=np.float64)
@@ -176,7 +176,7 @@ class _Scale:
 
 
 def spread_interval(spread: float, runs: int, level: float = LEVEL) -> tuple[float, float]:
-    """Where the true spread lies if so many normal values showed this one."""
+    """Where the true spread lies if `runs` normal values showed this one."""
     df = runs - 1
     tail = (1 - level) / 2
     return (
@@ -188,7 +188,7 @@ def spread_interval(spread: float, runs: int, level: float = LEVEL) -> tuple[flo
 def smallest_change(
     spread: float, runs: int, *, logarithmic: bool = True, level: float = LEVEL, chance: float = POWER
 ) -> float:
-    """The relative change that so many runs on each side tell with that chance.
+    """The relative change that `runs` runs on each side show with that chance.
 
     Args:
         spread: Standard deviation of the runs' values on the scale of the comparison.
@@ -259,7 +259,7 @@ def _chance_of_order(score: int, values: Values) -> float:
 
 
 def _against(name: str, stats: MetricStatistics, values: Mapping[int, float], level: float) -> SelfComparison:
-    """Compare the runs with themselves, in the order they came and by lot."""
+    """Compare the runs with themselves, in the order they came and in random order."""
     runs = list(values)
     half = len(runs) // 2
     rng = np.random.default_rng(_SEED)
@@ -275,7 +275,7 @@ def _against(name: str, stats: MetricStatistics, values: Mapping[int, float], le
 def _part(stats: MetricStatistics, runs: Iterable[int]) -> MetricStatistics:
     """The statistics of some of the runs, as far as a comparison asks for them."""
     values = {run: stats.run_values[run] for run in runs}
-    # A direction that nobody declared would hide every false alarm.
+    # An undeclared direction would hide every false alarm.
     return replace(
         stats,
         better=stats.better or "lower",

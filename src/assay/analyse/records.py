@@ -54,7 +54,7 @@ class Outlier:
 
 @dataclass(frozen=True, slots=True)
 class MetricStatistics:
-    """All that is said about one metric of one job."""
+    """Everything that is known about one metric of one job."""
 
     unit: str
     better: Better | None
@@ -94,7 +94,7 @@ class Check:
 
     name: str
     passed: bool | None
-    """None: does not apply or could not be told."""
+    """None: does not apply or is undecided."""
     detail: str
     """One plain sentence with its figures."""
 

@@ -96,7 +96,7 @@ MIN_WARMUP = 30
 # How far apart two parts of a level series may be: a shift below half the noise of one sample hides in it.
 _LEVEL_WITHIN = 0.02
 _LEVEL_WITHIN_NOISE = 0.5
-# A trend this significant over the whole warm-up is still going on, however small its last step.
+# A trend this significant over the whole warm-up has not ended, however small its last step.
 _TREND_ERRORS = 3.0
 _TREND_SHARE = 0.005
 # Deviation of a median of n normal values, times the root of n.

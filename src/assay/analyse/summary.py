@@ -1,4 +1,4 @@
-"""All that is said about one metric of one job: location, spread, tails, interval, outliers; and later scores."""
+"""Everything known about one metric of one job: location, spread, tails, interval, outliers; and later scores."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEPT = 20
 # would flag something in one of five sets of five normal values; the second term brings it to one in fifteen or fewer.
 _LIMIT = 3.5
 _SMALL_SET = 110.0
-# Closer than this to the median nobody calls a value odd, however well the others agree.
+# Closer than this to the median no value is odd, however well the others agree.
 _NEAREST = 0.01
 _MAD_TO_DEVIATION = 1.4826  # both make the scale a standard deviation for normal values
 _MEAN_TO_DEVIATION = 1.2533
@@ -182,7 +182,7 @@ class Quality:
     run_means: Mapping[int, float]
     """Run id → mean over its answers."""
     interval: Interval | None
-    """Of the mean of a run, from the spread between runs; None for one run. Quality is told by its mean: the
+    """Of the mean of a run, from the spread between runs; None for one run. Quality is given by its mean: the
     median of answers that are right or wrong says nothing."""
 
 
@@ -212,7 +212,7 @@ def qualities(by_run: Mapping[int, Mapping[str, NDArray[np.float64]]]) -> dict[s
 
 def _quality(name: str, by_run: Mapping[int, NDArray[np.float64]]) -> Quality:
     description = describe(name)
-    # An answer without a score is no value, here as after a run; its reason is told beside the numbers.
+    # An answer without a score is no value, here as after a run; its reason is shown beside the numbers.
     finite = {run: values[np.isfinite(values)] for run, values in by_run.items() if np.isfinite(values).any()}
     means = {run: float(values.mean()) for run, values in finite.items()}
     return Quality(

@@ -32,7 +32,7 @@ class CounterCourse:
     """How often readings are missing."""
 
     @property
-    def told(self) -> NDArray[np.float64]:
+    def finite(self) -> NDArray[np.float64]:
         return self.value[np.isfinite(self.value)]
 
 
@@ -82,7 +82,7 @@ _NO_DISK = re.compile(r"(dm-|md|loop|z?ram|sr|fd)\d+")
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """One thing that is told about a node, a GPU or a service."""
+    """One thing that is measured on a node, a GPU or a service."""
 
     key: str
     title: str
@@ -130,7 +130,7 @@ _PROCESS_MEMORY = Quantity("process_memory_bytes", "Memory of the service", "B",
 def watched(metrics: Metrics) -> list[QuantityCourse]:
     """Every quantity that there is something of, nodes first, then GPUs, then services."""
     courses = [*_nodes(metrics), *_gpus(metrics), *_services(metrics)]
-    return [course for course in courses if course.course.told.size]
+    return [course for course in courses if course.course.finite.size]
 
 
 def summary(metrics: Metrics) -> dict[str, JsonValue]:
@@ -288,7 +288,7 @@ def _summed(rows: Sequence[ScrapedSeries], interval_s: float) -> CounterCourse:
 
 
 def _by(metrics: Metrics, key: Callable[[ScrapedSeries], str], prefix: str = "") -> dict[str, list[ScrapedSeries]]:
-    """Series by whom they are of; where two exporters tell of the same node, the one that told more counts."""
+    """Series by whom they are of; where two exporters cover the same node, the one with more series counts."""
     by_owner: dict[str, dict[str, list[ScrapedSeries]]] = {}
     for scraped in metrics.series:
         if scraped.name.startswith(prefix) and key(scraped):

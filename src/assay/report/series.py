@@ -70,7 +70,7 @@ def change_words(finding: Finding, unit: str) -> str:
 def finding_sentence(found: KnownFinding) -> str:
     """A finding in one line, for the output of a run."""
     finding = found.finding
-    summary = f"{finding.told}: {series_name(found.series)} {change_words(finding, found.series.unit)}"
+    summary = f"{finding.label}: {series_name(found.series)} {change_words(finding, found.series.unit)}"
     return one_line(f"{summary} since {moment(found.first_bad.at)}; {found.triage.cause}; `assay explain {found.id}`")
 
 
@@ -138,7 +138,7 @@ def findings_table(findings: Sequence[KnownFinding], width: int, *, named: bool 
             change.id,
             moment(change.first_bad.at),
             change_words(change.finding, change.series.unit),
-            change.finding.told,
+            change.finding.label,
             change.triage.cause,
             change.state,
             series_name(change.series) if named else ", ".join(each.name for each in change.triage.differs),
@@ -155,7 +155,7 @@ def render_finding(found: KnownFinding, width: int) -> str:
     word = "drifted" if drift else "changed"
     rare = "less than 0.01 %" if finding.chance < _HARDLY_EVER else percent(finding.chance)
     lines = [
-        f"{finding.told}: {series_name(found.series)} {word} by {change_words(finding, unit)}",
+        f"{finding.label}: {series_name(found.series)} {word} by {change_words(finding, unit)}",
         *[f"  {reason}" for reason in finding.because],
         "",
         f"finding    {found.id}, {found.state}, found {moment(found.found_at)}",
@@ -185,7 +185,7 @@ def render_check(reports: Sequence[SeriesReport], units: dict[str, str], width: 
             finding.first_bad_label or "",
             change_words(finding, units.get(report.name, "")),
             _sure(finding),
-            finding.told,
+            finding.label,
             finding.kind,
         )
         for report in reports

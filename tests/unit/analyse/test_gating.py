@@ -50,7 +50,7 @@ def test_reasons_are_counted_the_worst_first(result) -> None:
     assert found.because == (
         "1 of 2 numbers worse than the limit",
         "1 of 3 jobs not measured",
-        "1 of 2 numbers cannot be told",
+        "1 of 2 numbers undecided",
     )
     assert [job.answer for job in found.jobs] == ["red", "cannot tell", "nothing"]
 

@@ -19,13 +19,13 @@ def test_a_steady_counter_has_its_rate():
 def test_a_counter_that_began_again_has_no_rate_in_that_step():
     course = rate(np.arange(6.0), np.array([10.0, 20.0, 30.0, 4.0, 14.0, 24.0]), 1.0)
     assert np.isnan(course.value[2])
-    assert course.told.tolist() == [10.0] * 4
+    assert course.finite.tolist() == [10.0] * 4
     assert course.resets == 1
 
 
 def test_a_gap_is_no_rate_and_is_counted():
     course = rate(np.array([0.0, 1.0, 2.0, 9.0, 10.0]), np.array([0.0, 5.0, 10.0, 45.0, 50.0]), 1.0)
-    assert course.told.tolist() == [5.0] * 3
+    assert course.finite.tolist() == [5.0] * 3
     assert course.gaps == 1
 
 
@@ -56,9 +56,9 @@ def test_no_rate_is_ever_negative_and_what_is_told_adds_up(values, steps):
     at = np.cumsum(steps[: len(values)])
     value = np.array(values)
     course = rate(at, value, 1.0)
-    assert (course.told >= 0).all()
+    assert (course.finite >= 0).all()
     seconds, risen = np.diff(at), np.diff(value)
     good = (risen >= 0) & (seconds <= 2.5)
-    assert course.told.size == np.count_nonzero(good)
-    assert float(np.sum(course.told * seconds[good])) == pytest.approx(float(risen[good].sum()), rel=1e-9, abs=1e-6)
+    assert course.finite.size == np.count_nonzero(good)
+    assert float(np.sum(course.finite * seconds[good])) == pytest.approx(float(risen[good].sum()), rel=1e-9, abs=1e-6)
     assert course.resets == np.count_nonzero(risen < 0)

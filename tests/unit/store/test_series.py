@@ -258,10 +258,10 @@ def test_a_new_jump_is_unconfirmed_and_counts_its_results_until_it_is_believed(s
         series.take(points[:count])
         series.check([name])
         for found in series.findings(series=name, state="open"):
-            told.append((found.finding.told, found.triage.cause))
+            told.append((found.finding.label, found.triage.cause))
             line = "\n".join(findings_table([found], 200))
-            assert found.finding.told in line
-            assert found.finding.told in render_finding(found, 100)
+            assert found.finding.label in line
+            assert found.finding.label in render_finding(found, 100)
     words = [word for word, _ in told]
     assert words[0] == "new, unconfirmed (0 of 8)"
     assert words[words.index("worse") - 1].startswith("new, unconfirmed (")

@@ -8,7 +8,7 @@ difference comes from the coin. So under "no difference" each difference is +d o
 everything before it and given its size d. Nothing else is assumed: noise may have heavy tails, drift, remember the run
 before, come in bursts or in steps of a clock. The promise rests on the coin alone, which assay throws itself.
 
-Whoever bets on fair coins cannot expect to win. Start with a stake of 1, bet before each block a share of it on the
+A bet on fair coins has no expected win. Start with a stake of 1, bet before each block a share of it on the
 sign, and the chance to ever own 20 is at most 1 in 20 (Ville's inequality), however often one looks and whenever one
 stops. Owning 20 is therefore the evidence that an answer of 95 % asks for. This is an always-valid test (a test
 martingale, or e-process); alpha spending would need the number of looks beforehand, and a sequential t or mSPRT with a
@@ -21,7 +21,7 @@ cut at twice the median: no single disturbed block can ruin what the others have
 
 The interval. If b differs from a by a constant factor, then differences less that factor have signs by the coin again.
 All factors against which the bets have not won 20 form the interval of 95 %; it holds at every look as well (a
-confidence sequence), for which it is about twice as wide as one that may be looked at once. Six blocks are the least
+confidence sequence), for which it is about twice as wide as one for a single look. Six blocks are the least
 that can tell anything: with five coins, luck draws the extreme once in sixteen.
 """
 
@@ -45,7 +45,7 @@ from assay.metrics import Better
 
 @dataclass(frozen=True, slots=True)
 class ABDecision:
-    """What is told about one metric, of b against a."""
+    """What can be claimed about one metric, of b against a."""
 
     metric: str
     """With its statistic, where one was asked for."""
@@ -75,7 +75,7 @@ class ABDecision:
     more_for_smallest: int | None = None
     """The same for the smallest difference of interest."""
     differs: bool = False
-    """Whether the sides were told apart, whatever is made of it."""
+    """Whether the sides were distinguished, whatever follows from it."""
     alike: bool = False
     """Whether any difference is smaller than the smallest of interest."""
 
@@ -88,7 +88,7 @@ class ABDecision:
 def decide(
     metric: str, unit: str, better: Better | None, pairs: Sequence[Pair], *, smallest: float = 0.0, level: float = LEVEL
 ) -> ABDecision:
-    """Say what the pairs tell so far; may be asked after every block, and keeps its promise all the same.
+    """What the pairs show so far; may be asked after every block without losing its promise.
 
     Args:
         pairs: all that were measured, in order, the failed ones too.
@@ -113,7 +113,7 @@ def decide(
             scale.relative(ends[0]),
             scale.relative(ends[1]),
             level,
-            f"bets on the order of {count(values.size, 'block')}, drawn by lot; holds at every look",
+            f"bets on the order of {count(values.size, 'block')}, in random order; holds at every look",
         ),
         answer=answer,
         because=because,
@@ -163,7 +163,7 @@ class _Evidence:
         return ("better" if improved else "worse"), self._may_be_small()
 
     def more(self, effect: float) -> int | None:
-        """About how many more pairs tell such a difference, if blocks go on to differ as they did."""
+        """About how many more pairs would show such a difference, if blocks keep differing as they did."""
         if self.values.size < RUNS or self.differs or self.alike:
             return None
         needed = blocks_needed(effect, float(self.values.std(ddof=1)), self.values, level=self.level)
@@ -242,7 +242,7 @@ def order_note(pairs: Sequence[Pair]) -> str:
     shown = percent(scale.relative(mean), signed=True)
     return (
         f"run order matters: the second run of a pair gives {shown} [{low}, {high}] against the first; the order is "
-        "balanced and drawn by lot, so the comparison stands"
+        "balanced and random, so the comparison stands"
     )
 
 
@@ -347,7 +347,7 @@ def blocks_needed(
     say when most sums have passed the threshold.
 
     Args:
-        known: the differences that were measured already; what the bets own after them is what they go on from.
+        known: the differences that were measured already; the bets continue from what they own after them.
     """
     if effect == 0:
         return None

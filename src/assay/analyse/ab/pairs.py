@@ -138,7 +138,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How a difference is told: as a ratio where all numbers are positive, else relative to the first side."""
+    """How a difference is expressed: as a ratio where all numbers are positive, else relative to the first side."""
 
     logarithmic: bool
     base: float

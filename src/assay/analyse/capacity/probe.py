@@ -1,4 +1,4 @@
-"""What one probe of a rate says: the objective is met, missed, or cannot be told from so few samples."""
+"""What one probe of a rate shows: the objective is met, missed, or undecided with so few samples."""
 
 from __future__ import annotations
 
@@ -272,7 +272,7 @@ def share_held(by_run: Sequence[Values], share: float, limit: float, *, higher: 
     """Hold a percentile of several runs against a limit, by the rule of a probe.
 
     Runs differ by more than their samples let expect. So the shares beyond the limit are compared between runs too, and
-    so many samples count as one that the larger of the two spreads is explained.
+    that many samples count as one that the larger of the two spreads is explained.
 
     Args:
         by_run: The samples of each run in order, all finite; one run at least has some.
@@ -346,7 +346,7 @@ def _inflation(values: Values, beyond: NDArray[np.bool_], higher: bool) -> float
 
 
 def _decide(bad: float, n: float, allowed: float, alpha: float) -> tuple[bool | None, float]:
-    """Whether so few (or so many) bad ones tell, and else how many times the samples would."""
+    """Whether this few (or this many) bad ones decide, and else how many times the samples would."""
     if _at_most(bad, n, allowed) <= ALPHA:
         return True, 1.0
     if bad > 0 and _at_least(bad, n, allowed) <= alpha:

@@ -19,7 +19,7 @@ from assay.spec.workload import Search
 
 # Each step up multiplies the rate by this: few steps from one to ten thousand, and no overload that breaks things.
 GROWTH = 4.0
-# One rate may be tried for this many times `search.probe` in all, and all rates together for so many times
+# One rate may be tried for this many times `search.probe` in all, and all rates together for this many times
 # `search.probe × search.probes`.
 _LONGEST = 8.0
 _IN_ALL = 3.0
@@ -59,7 +59,7 @@ def next_step(history: Sequence[ProbeJudgement], search: Search) -> ProbeStep | 
     """Decide what to try next, from all rates tried so far.
 
     Rates grow geometrically until one misses; then the gap is halved on the log scale until it is as narrow as
-    `search.within` asks. An answer that cannot be told asks for the same rate again, longer. Before an answer is
+    `search.within` asks. An undecided rate is tried again, longer. Before an answer is
     given, what carries it is doubted: a miss that a passing disturbance explains and a hit that was seen once are
     tried again, and rates that contradict each other too.
     """
@@ -121,8 +121,8 @@ class _TriedRates:
         ]
         high = min(missed, default=None)
         if capacity is None:
-            untold = [judgement for judgement in self.history if judgement.meets is None]
-            rest = f"; {untold[-1].why}" if untold else ""
+            undecided = [judgement for judgement in self.history if judgement.meets is None]
+            rest = f"; {undecided[-1].why}" if undecided else ""
             return CapacityResult(None, None, high, f"{why}; no rate was shown to meet the objective{rest}")
         end = f"missed at {number(high)}/s" if high is not None else "no higher rate was shown to miss it"
         return CapacityResult(capacity, capacity, high, f"{why}; met at {number(capacity)}/s, {end}")
@@ -135,8 +135,8 @@ class _TriedRates:
     def _probe(self, rate: float) -> ProbeStep:
         return ProbeStep(rate, self.search.probe)
 
-    def _untold(self, one: ProbeJudgement) -> CapacityResult:
-        return self.ended(f"at {number(one.rate)}/s it could not be told")
+    def _undecided(self, one: ProbeJudgement) -> CapacityResult:
+        return self.ended(f"undecided at {number(one.rate)}/s")
 
     def _between(self, low: float, high: ProbeJudgement) -> float:
         """The rate that halves the gap on the log scale; an overloaded service tells where the gap is likely to end."""
@@ -164,7 +164,7 @@ class _TriedRates:
         if one.meets is False and one.rate <= self.search.lowest:
             reason = f"even the lowest rate, {number(one.rate)}/s, misses the objective: {one.why}"
             return CapacityResult(None, None, one.rate, reason)
-        return self._untold(one)
+        return self._undecided(one)
 
     def _confirmed(self, low: ProbeJudgement, high: ProbeJudgement) -> ProbeStep | CapacityResult:
         """Try again what the answer rests on; then give it."""
@@ -177,26 +177,26 @@ class _TriedRates:
         if (again := self._again(high)) is not None:
             return again
         if high.meets is not False:
-            return self._untold(high)
+            return self._undecided(high)
         reason = f"met at {number(low.rate)}/s, missed at {number(high.rate)}/s"
         return CapacityResult(low.rate, low.rate, high.rate, reason)
 
-    def _prove(self, untold: ProbeJudgement) -> ProbeStep | CapacityResult:
-        """Look a bit below a rate at which it cannot be told: only what was shown to be good can be claimed."""
-        below = [judgement for judgement in self.history if judgement.rate < untold.rate]
+    def _prove(self, undecided: ProbeJudgement) -> ProbeStep | CapacityResult:
+        """Probe a bit below an undecided rate: only what was shown to be good can be claimed."""
+        below = [judgement for judgement in self.history if judgement.rate < undecided.rate]
         proven = max((judgement.rate for judgement in below if judgement.meets), default=self.search.lowest)
         highest = max((judgement.rate for judgement in below), default=self.search.lowest)
         closest = next((judgement for judgement in below if judgement.rate == highest), None)
-        if closest is not None and closest.rate * self._near >= untold.rate:
+        if closest is not None and closest.rate * self._near >= undecided.rate:
             if closest.meets is None:
                 return self._again(closest) or self._prove(closest)
-            return self._probe(closest.rate) if closest.meets and closest.probes == 1 else self._untold(untold)
-        if proven * self._near >= untold.rate:
-            return self._untold(untold)
-        return self._probe(max(untold.rate / (1 + self.search.within), proven))
+            return self._probe(closest.rate) if closest.meets and closest.probes == 1 else self._undecided(undecided)
+        if proven * self._near >= undecided.rate:
+            return self._undecided(undecided)
+        return self._probe(max(undecided.rate / (1 + self.search.within), proven))
 
     def _again(self, one: ProbeJudgement) -> ProbeStep | None:
-        """The same rate for longer, where it could not be told and that may help."""
+        """The same rate for longer, where it is undecided and that may help."""
         left = _LONGEST * self.search.probe - one.duration_s
         if one.meets is not None or left < self.search.probe:
             return None
@@ -339,7 +339,7 @@ _BLOCKS = 4
 _CLEARLY = 4.0
 _USUAL = 2.0
 # In a pipe that only fills, completions catch up with arrivals; the deficit of a saturated service stays. And a pause
-# makes its whole deficit at once, in one half of the look.
+# makes its whole deficit in one step, in one half of the window.
 _LATE = 0.35
 _EARLY = 0.25
 
@@ -353,7 +353,7 @@ def saturated(t: Counts, in_flight: Counts, due: Counts, done: Counts, latency_s
 
     Returns:
         True where requests in flight grew steadily and far fewer ended than were due, longer than chance or the
-        filling of the pipe explains; False where the service keeps up; None where it cannot be told yet.
+        filling of the pipe explains; False where the service keeps up; None while it is undecided.
     """
     at, open_, came, went = (np.asarray(series, dtype=np.float64) for series in (t, in_flight, due, done))
     if at.size < 2 * _BLOCKS:
@@ -361,7 +361,7 @@ def saturated(t: Counts, in_flight: Counts, due: Counts, done: Counts, latency_s
     elapsed = float(at[-1] - at[0])
     if elapsed < SHORTEST_S + _FILLING * latency_s:
         return None
-    # The longer the load goes on, the longer a pause it may have had.
+    # The longer the load runs, the longer a pause it may have had.
     begin = int(np.searchsorted(at, at[-1] - max(SHORTEST_S, elapsed / 2)))
     middle = (begin + at.size - 1) // 2
     arrivals = float(came[-1] - came[begin])
@@ -381,7 +381,7 @@ MIN_RATES = 5
 # The bend is looked for in many places, so a chance bend is more likely than its F statistic alone says; with this
 # limit a straight noisy curve gets a knee in fewer than one of twenty cases (the tests measure it).
 _CHANCE = 0.005
-# A real bend that nobody would call a knee: the end of the curve must lie this far above the line before it.
+# A real bend too small to be called a knee: the end of the curve must lie this far above the line before it.
 _RISE = 1.25
 _PLACES = 200
 

@@ -16,7 +16,7 @@ from assay.plan.job import Job
 from assay.run.records import SampleSet, SingleRunResult, Window
 from assay.spec.target import CommandTarget, DeviceTarget, EndpointTarget, ModelTarget, ServiceTarget
 
-# A check's answer: passed, failed or cannot be told, and one plain sentence with the figures.
+# A check's answer: passed, failed or undecided, and one sentence with the figures.
 Finding = tuple[bool | None, str]
 NOTHING_MEASURED: Finding = (None, "no run gave numbers, so there is nothing to look at")
 

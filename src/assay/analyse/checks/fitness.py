@@ -22,7 +22,7 @@ NOT_READ: Finding = (None, "the state of the machine was not read before and aft
 # Degrees to the temperature at which something slows down: a load of seconds warms a chip by as much.
 _HEADROOM_C = 10.0
 _FREE = 0.10  # of memory
-_SWAP = 0.05  # in use, as a share of memory, where nobody tells whether it moves
+_SWAP = 0.05  # in use, as a share of memory, where it is unknown whether it moves
 _SWAPPED_BYTES = 16 * 2**20
 _PAGE_BYTES = 4096
 # Reading these takes long, or their steps are coarse; the kernel falls back to them when a better one is not steady.
@@ -71,7 +71,7 @@ def states(evidence: CheckEvidence) -> dict[str, State]:
 
 
 def worst(evidence: CheckEvidence, ask: Callable[[State], Finding]) -> Finding:
-    """The answer of both states: the first that failed, else the first that passed, else why it cannot be told."""
+    """The answer of both states: the first that failed, else the first that passed, else why it is undecided."""
     findings = {when: ask(state) for when, state in states(evidence).items()}
     for when, (passed, sentence) in findings.items():
         if passed is False:
@@ -284,7 +284,7 @@ def _limit_between(found: Mapping[str, State], part: str) -> float:
 
 
 def held(state: State) -> Finding:
-    """Whether nobody else can measure on the same device, by the record of its lock."""
+    """Whether no other process can measure on the same device, by the record of its lock."""
     lock = section(state, "lock")
     if lock.get("mode") not in ("wait", "try"):
         return None, "the device was not locked, so another measurement may share it"
@@ -297,7 +297,7 @@ def held(state: State) -> Finding:
     if lock.get("held") is True:
         waited = figure(lock, "waited_s") or 0.0
         after = f"; it was free after {number(waited)} s" if waited >= 1 else ""
-        return True, f"{devices} was locked, so nobody else measured on it{after}"
+        return True, f"{devices} was locked, so no other process measured on it{after}"
     why = [f"{name}: {cause}" for name, cause in section(lock, "absent").items()]
     return None, f"{devices} could not be locked" + (f" ({listed(why)})" if why else "")
 
@@ -306,4 +306,4 @@ def _other(other: Mapping[str, JsonValue]) -> str:
     """Who else measures, in words: `alice for squeezenet (pid 12)`."""
     purpose = f" for {other['purpose']}" if other.get("purpose") else ""
     pid = f" (pid {other['pid']})" if other.get("pid") else ""
-    return f"{other.get('user') or 'somebody'}{purpose}{pid}"
+    return f"{other.get('user') or 'another process'}{purpose}{pid}"

@@ -30,7 +30,7 @@ _PROCESSOR = "the device is the processor itself, which the check of a quiet mac
 def machine_quiet(evidence: CheckEvidence) -> Finding:
     """Whether other programs and the hypervisor left the machine to us."""
     if _is_here(evidence):
-        return None, "the endpoint is on this machine, so its own work cannot be told from that of other programs"
+        return None, "the endpoint is on this machine, so its own work looks like that of other programs"
     others = evidence.windows(lambda window: _share(window, window.others_cpu_s))
     steal = evidence.windows(lambda window: _share(window, window.steal_s))
     if not others and not steal:
@@ -44,7 +44,7 @@ def machine_quiet(evidence: CheckEvidence) -> Finding:
 
 
 def _is_here(evidence: CheckEvidence) -> bool:
-    """Whether the target is an endpoint that somebody else started on this very machine."""
+    """Whether the target is an endpoint on this very machine that assay did not start."""
     target = evidence.job.definition.target
     host = urlsplit(target.endpoint).hostname or "" if isinstance(target, EndpointTarget) else ""
     return host in ("localhost", "::1") or host.startswith("127.")
@@ -87,7 +87,7 @@ def _share_now(share: float, limit: float, what: str, of_what: str) -> tuple[boo
 
 def clocks_steady(evidence: CheckEvidence) -> Finding:
     """Whether neither the processor nor the device held its clock down: for heat, or for power."""
-    parts = (_kernel_count(evidence), _seen_throttled(evidence), _told_throttled(evidence))
+    parts = (_kernel_count(evidence), _seen_throttled(evidence), _reported_throttled(evidence))
     return all_of(parts, "this machine does not tell whether it throttled its clocks")
 
 
@@ -104,7 +104,7 @@ def _kernel_count(evidence: CheckEvidence) -> Finding | None:
 
 
 def _seen_throttled(evidence: CheckEvidence) -> Finding | None:
-    """Reasons that were seen from the side while runs were measured."""
+    """The reasons that telemetry recorded while runs were measured."""
     reasons: dict[str, dict[str, None]] = {}
     runs: dict[str, list[str]] = {}
     for run in evidence.good:
@@ -122,8 +122,8 @@ def _seen_throttled(evidence: CheckEvidence) -> Finding | None:
     return (False, "; ".join(held)) if held else (True, f"{listed(list(reasons))} never held its clock down")
 
 
-def _told_throttled(evidence: CheckEvidence) -> Finding | None:
-    """What devices told just before and after; only where nobody looked while runs were measured."""
+def _reported_throttled(evidence: CheckEvidence) -> Finding | None:
+    """What devices reported just before and after; only without telemetry of the runs themselves."""
     looked = any(run.seen is not None and run.seen.throttled for run in evidence.good)
     findings = [] if looked else [(when, *clocks_now(state)) for when, state in states(evidence).items()]
     failed = [f"{when} the job {sentence}" for when, passed, sentence in findings if passed is False]
@@ -164,7 +164,7 @@ def _concerns(evidence: CheckEvidence, seen: str) -> bool:
 
 
 def device_alone(evidence: CheckEvidence) -> Finding:
-    """Whether nobody else used the device."""
+    """Whether no other process used the device."""
     if evidence.device is None:
         return None, "the target decides by itself which devices it uses"
     if evidence.device.partition(":")[0] == "cpu":

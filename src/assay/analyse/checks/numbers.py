@@ -138,13 +138,13 @@ def _between_runs_judged(evidence: CheckEvidence) -> tuple[str, ...]:
         # Searches that end at different rates have different latencies; the rate is what they were asked for.
         return ("capacity_per_s",)
     if evidence.is_open_loop:
-        # Rates of an open loop are those of its arrivals, which chance draws anew in each run.
+        # Rates of an open loop are those of its arrivals, which are drawn again in each run.
         return tuple(name for name in evidence.speed if not name.endswith("_per_s")) or evidence.speed
     return evidence.speed
 
 
 def tail_backed(evidence: CheckEvidence) -> Finding:
-    """Whether the percentiles that somebody relies on are backed by the number of samples."""
+    """Whether the percentiles that the objective names are backed by the number of samples."""
     relied = [name.rsplit(".", 1) for name in evidence.job.definition.objective]
     for metric, statistic in relied:
         stats = evidence.metrics.get(metric)
@@ -225,7 +225,7 @@ def gates_of(job: Job, metrics: Mapping[str, MetricStatistics], values: ByRun | 
     """One check per objective; what was not measured is neither met nor missed.
 
     Args:
-        values: What each run gave, where it is known: a percentile that is too close to its limit cannot be told.
+        values: What each run gave, where it is known: a percentile that is too close to its limit stays undecided.
     """
     objective = job.definition.objective
     # Each of several limits is one more chance to be missed by luck.

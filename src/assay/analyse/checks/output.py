@@ -56,8 +56,8 @@ def _lengths(evidence: CheckEvidence, asked: int | Tokens) -> tuple[float, float
     return (asked.mean, stats.mean) if isinstance(asked, Tokens) else (float(asked), stats.median)
 
 
-def _median(told: JsonValue) -> float | None:
-    value = told.get("median") if isinstance(told, Mapping) else None
+def _median(quantity: JsonValue) -> float | None:
+    value = quantity.get("median") if isinstance(quantity, Mapping) else None
     return float(value) if isinstance(value, int | float) else None
 
 
@@ -81,7 +81,7 @@ def tokens_counted(evidence: CheckEvidence) -> Finding:
     sources = {side: _source(facts.get(side)) for side in ("input", "output")}
     named = [f"{side} tokens by {source}" for side, source in sources.items() if source]
     if named and facts.get("bundled"):
-        named.append("the server sends several tokens in one piece, and a tokenizer told how many each piece has")
+        named.append("the server sends several tokens in one piece, and a tokenizer counted those of each piece")
     return (True, listed(named)) if named else (None, "who counted the tokens was not recorded")
 
 
@@ -107,7 +107,7 @@ def _disagreement(facts: Mapping[str, JsonValue]) -> str:
 
 
 def _bundled(facts: Mapping[str, JsonValue]) -> str:
-    """Say so where a piece of an answer holds several tokens, and no tokenizer told how many."""
+    """Say so where a piece of an answer holds several tokens, and no tokenizer counted them."""
     split = facts.get("chunks_split")
     evenly, tokenized = (split.get("evenly"), split.get("by_tokenizer")) if isinstance(split, Mapping) else (None, None)
     if not facts.get("bundled") or evenly == 0:
@@ -134,8 +134,8 @@ def good_enough(evidence: CheckEvidence) -> Finding:
     missed = [gate.detail for gate in gates if gate.passed is False]
     if missed:
         return False, "; ".join(missed)
-    untold = [gate.detail for gate in gates if gate.passed is None]
-    return (None, "; ".join(untold)) if untold else (True, "; ".join(gate.detail for gate in gates))
+    undecided = [gate.detail for gate in gates if gate.passed is None]
+    return (None, "; ".join(undecided)) if undecided else (True, "; ".join(gate.detail for gate in gates))
 
 
 def lost_output(evidence: CheckEvidence) -> Mapping[int, int]:
@@ -205,7 +205,7 @@ def _runs(evidence: CheckEvidence) -> str:
     return count(len(evidence.good), "run")
 
 
-# The share of each that is fine, in percent, and what is told of one that is fine and of one that is not.
+# The share of each that is fine, in percent, and what is reported about one that is fine and one that is not.
 _CLIENT_SHARES = (
     # Above it, times begin to be those of the client.
     (
@@ -243,7 +243,7 @@ _LAG_FLOOR_MS = 2.0
 _DELAY_SHARE = 0.10
 _DELAY_FLOOR_MS = 5.0
 _DELIVERED = 0.95
-# Of the asked duration, in which all machines that were to begin at one moment must have loaded at once, and how far
+# Share of the requested duration in which all machines that were to begin together must have been loading, and how far
 # apart they may have begun. Where each began when it could, a run without half of it in common has no numbers anyway.
 _TOGETHER = 0.8
 _SKEW_S = 0.5
@@ -348,7 +348,7 @@ def _together(evidence: CheckEvidence) -> Finding | None:
     for run, merged in by_run.items():
         starts = merged.get("starts")
         if not isinstance(starts, dict) or not starts.get("met"):
-            continue  # nobody asked them to begin at one moment
+            continue  # they were not asked to begin at one moment
         length, asked = merged.get("length_s"), merged.get("asked_s")
         if isinstance(length, float | int) and isinstance(asked, float | int) and length < _TOGETHER * asked:
             failed.append(f"in run {run} all machines loaded together for {number(length)} s of {number(asked)} s")

@@ -63,7 +63,7 @@ def _declares(evidence: CheckEvidence) -> bool:
     return bool(declared(evidence.job.definition))
 
 
-# Questions that only some jobs raise; elsewhere they are left out, since "not told" would only be noise.
+# Questions that only some jobs raise; elsewhere they are left out, since "unknown" would only be noise.
 APPLIES: Mapping[str, Callable[[CheckEvidence], bool]] = {
     "declared metrics reported": _declares,
     "declared metrics in every run": _declares,
@@ -94,7 +94,7 @@ INVALIDATING = frozenset(
     }
 )
 # How a machine is set up as it is delivered. It may cost speed or steadiness; whether it did, the spread between runs
-# and the control workload show by themselves. So a failure is told, and does not make a result suspect.
+# and the control workload show by themselves. So a failure is reported and does not make a result suspect.
 ADVISORY = frozenset({"governor set for speed", "turbo off or steady"})
 # What can be asked also where every run failed.
 _OF_FAILED_RUNS = (INVALIDATING | {"enough runs"}) - {"answers good enough", "declared metrics reported"}

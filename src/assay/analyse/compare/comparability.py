@@ -61,7 +61,7 @@ def _parts(version: str) -> tuple[int, int, int] | None:
 _IGNORED = ("measure", "objective", "needs", "prices")
 # Paths of a file are checked by the digest of its content instead, where there is one.
 _PATHS = frozenset({"target.model", "target.sha256"})
-# What was measured, by content; told as a beginning that still tells contents apart.
+# What was measured, by content; shown as a beginning that still distinguishes contents.
 _CONTENTS = {"model": "model digest", "data": "data digest"}
 _SHOWN_DIGEST = 12
 _GPU = ("gpu", "gpus")
@@ -220,7 +220,7 @@ def _different_device(a: MultiRunJobResult, b: MultiRunJobResult) -> tuple[str, 
 
 
 def _devices(job: MultiRunJobResult) -> set[str]:
-    """The devices that did the work, as the runtime told."""
+    """The devices that did the work, as the runtime reported."""
     return {run.device.used for run in job.runs if run.error is None and run.device is not None}
 
 
@@ -259,7 +259,7 @@ class MachineShift:
     sentence: str
 
     def explains(self, change: float, unit: str) -> str:
-        """Why a relative change of a metric cannot be told from the machine's own; empty where it can."""
+        """Why a relative change of a metric may be the machine's own; empty where it may not."""
         if unit not in _TIMES and not unit.endswith("/s"):
             return ""
         if change > -1 and abs(math.log1p(change)) > abs(math.log1p(self.took)):

@@ -15,7 +15,7 @@ from assay.analyse.text import count, percent
 from assay.metrics import Better
 
 RECOMMENDED_RUNS = 3
-# From so many results on, the spread between them is known well enough to tell a change that matters.
+# From this many results on, the spread between them is known well enough to show a change that matters.
 RECOMMENDED_RESULTS = 5
 
 
@@ -276,9 +276,9 @@ def _told_by(runs: int, change: RelativeChange, spread: float, level: float) -> 
 
 Values = NDArray[np.float64]
 MIN_RUNS = 2
-# Up to so many results the spread between them is hardly known ...
+# Up to this many results the spread between them is hardly known ...
 _FEW = 3
-# ... and its variance is taken to be at least so many times what the runs let expect, with so many degrees of freedom.
+# ... and its variance is taken to be at least this many times what the runs predict, with this many degrees of freedom.
 _AT_LEAST = 3.0
 _FREEDOM = 4
 

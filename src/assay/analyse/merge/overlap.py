@@ -1,4 +1,4 @@
-"""When all machines of a shared load were loading at once, and the numbers of that time, counted from the requests.
+"""When all machines of a shared load were loading together, and the numbers of that time, counted from the requests.
 
 Rates are counted again, never added.
 """
@@ -64,7 +64,7 @@ class Overlap:
         return self.begin_ns - own[0], self.end_ns - own[0]
 
     def facts(self, duration_s: float) -> dict[str, JsonValue]:
-        """What is told about it."""
+        """The facts of the merged run."""
         return {
             "begin_epoch_ns": self.begin_ns,
             "end_epoch_ns": self.end_ns,
@@ -86,9 +86,9 @@ def overlap_of(parts: Sequence[PartRun], hosts: int, duration_s: float) -> Overl
             error = part.result.error
             return _refused(error.code, f"host {part.host}: {error.message}", error.try_)
     windows = {part.host: part.window_ns for part in parts}
-    untold = next((part for part in parts if part.window_ns is None or part.requests is None), None)
-    if untold is not None:
-        message = f"host {untold.host} left no times of its requests"
+    unknown = next((part for part in parts if part.window_ns is None or part.requests is None), None)
+    if unknown is not None:
+        message = f"host {unknown.host} left no times of its requests"
         return _refused("no-requests", message, "measure again with this version on every agent")
     intervals = [window for window in windows.values() if window is not None]
     overlap = Overlap(max(begin for begin, _ in intervals), min(end for _, end in intervals))

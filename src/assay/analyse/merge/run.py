@@ -173,7 +173,7 @@ def _tokens(parts: Sequence[PartRun]) -> JsonValue:
     wrong = ("tokenizer_disagrees", "tokenizer_disagrees_on_prompts", "bundled")
     sections = [facts for facts in all_tokens if isinstance(facts, dict)]
     doubtful = [facts for key in wrong for facts in sections if facts.get(key)]
-    # Of the parts with bundled tokens, first one whose tokens nothing told apart.
+    # Of the parts with bundled tokens, first one whose tokens nothing separated.
     doubtful.sort(key=lambda facts: section(facts, "chunks_split").get("evenly") == 0)
     return doubtful[0] if doubtful else all_tokens[0]
 

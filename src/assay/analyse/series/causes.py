@@ -82,7 +82,7 @@ def disturbed(finding: Finding, before: Contexts, after: Contexts) -> str:
 
 
 def _settled(finding: Finding, count: int) -> int:
-    """From which of the points after it a change is all there: at once for a step, at its end for a drift."""
+    """From which of the points after it a change is complete: the first for a step, its end for a drift."""
     if finding.kind == "step":
         return 0
     return max(0, min(finding.range[1] - finding.first_bad, count - max(3, count // 3)))
@@ -126,9 +126,9 @@ def _failed(name: str, side: Contexts) -> tuple[int, int]:
 
 Cause = Literal["code", "data or model", "environment", "machine", "method", "noise", "unknown"]
 
-# A difference counts as evidence if it would be there by chance in at most one of so many cases.
+# A difference counts as evidence if it would be there by chance in at most one of this many cases.
 _TELLS = 2.0
-# Two causes are told apart if one of them is so many times as likely.
+# Two causes are distinguished if one of them is this many times as likely.
 _CLEARER = 3.0
 # With nothing else to blame, a change is taken for chance unless that is rarer than this.
 _RARE = 0.003
@@ -199,7 +199,7 @@ def _doubted(finding: Finding) -> tuple[str, ...]:
     interval = finding.difference_interval
     if interval.low <= 0 <= interval.high:
         return ("the interval of the change reaches over zero",)
-    # Whoever looks at many series adds a reason of his own to what the series itself says.
+    # Looking at many series adds a reason to what the series itself says.
     own = 1 if finding.direction == "unknown" else 0
     # What is only new is no noise: it is looked at like any other change.
     is_doubted = finding.answer == "cannot tell" and finding.unconfirmed is None
@@ -220,7 +220,7 @@ def _likeliest(finding: Finding, seen: Sequence[Factor], telling: Sequence[Facto
     """The cause whose differences are hardest to have by chance; code where there is nothing but commits."""
     if finding.kind == "drift":
         changed = [factor.name for factor in seen if factor.differs]
-        more = f"; what differs by now ({listed(changed)}) changed at once" if changed else ""
+        more = f"; what differs by now ({listed(changed)}) changed in one step" if changed else ""
         return "unknown", (f"it came slowly over the points {finding.range[0]} to {finding.range[1]}{more}",)
     by_cause: dict[Cause, list[Factor]] = {}
     for cause in CAUSES:
@@ -286,7 +286,7 @@ def shown(value: JsonValue) -> str:
 
 
 CAUSES: tuple[Cause, ...] = ("method", "machine", "environment", "data or model", "code")
-# Names in the context of a point, by what they are evidence for; other names are told, and blamed for nothing.
+# Names in the context of a point, by what they are evidence for; other names are shown, and blamed for nothing.
 _NAMES: Mapping[Cause, tuple[str, ...]] = {
     "code": ("commit", "changed"),
     "data or model": ("model", "data", "files"),
@@ -353,7 +353,7 @@ def flat(context: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         row |= dict(_leaves(method))
     elif method is not None:
         row["method"] = method
-    # What is hashed here is told above by its parts; only where there are none, it speaks for itself.
+    # What is hashed here is listed above by its parts; only without them it counts itself.
     row |= {f"#{name}": context[name] for name in ("spec", "definition", "program") if name in context}
     if "machine" in row and isinstance(identity := context.get("machine_id"), str):
         row["#machine"] = identity
@@ -417,15 +417,15 @@ def _factor(name: str, rows: Contexts, middle: int, window: tuple[int, int]) -> 
 
 
 def _known(name: str, rows: Contexts) -> list[object]:
-    """The value in each row: a machine by its own id where it has one, what is told to be not there as None."""
+    """The value in each row: a machine by its own id where it has one, None for what is known to be absent."""
 
-    def is_told(row: Mapping[str, JsonValue]) -> bool:
+    def is_known(row: Mapping[str, JsonValue]) -> bool:
         if name.startswith("package "):
             return any(key.startswith("package ") for key in row)
         # The definition of a result is complete: a setting that is not in it has its default.
         return name in row or ("#definition" in row and name.startswith(_SETTINGS))
 
-    return [row.get(f"#{name}", row.get(name)) if is_told(row) else _UNKNOWN for row in rows]
+    return [row.get(f"#{name}", row.get(name)) if is_known(row) else _UNKNOWN for row in rows]
 
 
 def _changes(values: Sequence[object], window: tuple[int, int]) -> tuple[list[int], int, int]:

@@ -44,7 +44,7 @@ from assay.analyse.series.spread import (
 )
 from assay.analyse.series.whitening import Growing, Places, Values, Whitened, evidence_memory
 
-# So many steps in a row may be one drift.
+# This many steps in a row may be one drift.
 _LONGEST_ROW = 6
 # Larger numbers cannot be squared; they count as missing, like NaN and infinity. Smaller ones count as zero.
 _LARGEST = 1e140
@@ -216,7 +216,7 @@ def _answer(series: Series, difference: float, low: float, high: float) -> tuple
         return "cannot tell", ("the interval of the change reaches over zero",)
     direction = direction_of(difference, series.better)
     if direction == "unknown":
-        return "cannot tell", ("nobody said whether lower or higher is better",)
+        return "cannot tell", ("it is unknown whether lower or higher is better",)
     return direction, ()
 
 
@@ -238,7 +238,7 @@ def _kind(findings: Sequence[Finding], loud: Sequence[Burst]) -> SeriesKind:
     return "noisy" if loud else "steady"
 
 
-# Everything is looked at again after so many points, and each time while the newest change is younger than that.
+# Everything is checked again after this many points, and each time while the newest change is younger than that.
 REFRESH = 16
 # Steps older than this are left to the next look at everything.
 RECENT = 64

@@ -24,7 +24,7 @@ class Discoveries:
     limit: float
     """Findings up to this chance are kept; 0 where none is."""
     tests: int
-    """So many changes were looked for: one per series, and one more for each further finding."""
+    """How many changes were looked for: one per series, and one more for each further finding."""
 
 
 def discoveries(reports: Sequence[SeriesReport], rate: float = RATE) -> Discoveries:
@@ -67,8 +67,8 @@ def _doubted(finding: Finding, series: int) -> Finding:
 
 # With more points the place of a change moves a little; what is further apart is another change.
 _SLACK = 3
-# Whoever looks again after each result looks a hundred times where the level is a promise for one look: what turns up
-# then is believed if it is so much clearer, or has stood for so many more results.
+# A check after each result makes a hundred looks where the level is a promise for one: what turns up
+# then is believed if it is this much clearer, or has stood for this many more results.
 _CLEARER = LEVEL / 10
 _STANDS = 8
 
@@ -82,7 +82,7 @@ class Doubt:
     tests: int = 0
     """Or when as many changes are looked for as when it was doubted beside others, and it still stands out."""
     points: int | None = None
-    """Or when the series has so many points, where it was doubted for being new."""
+    """Or when the series has this many points, where it was doubted for being new."""
 
 
 def same_changes(fresh: Sequence[Finding], known: Mapping[str, Finding], places: Mapping[str, int]) -> dict[int, str]:
@@ -114,7 +114,7 @@ def _meet(one: Finding, other: Finding, moved: int) -> bool:
 def believed(
     raw: Finding, judged: Finding, among: Discoveries, known: tuple[Finding, Doubt | None] | None, points: int | None
 ) -> tuple[Finding, Doubt | None]:
-    """A finding as it is to be told, and under which condition its doubt would end.
+    """A finding as it is to be reported, and under which condition its doubt would end.
 
     What was believed once stays believed while the series itself says so: it does not become doubtful because more
     series are looked at together today. What was doubted among many is not certain because it is looked at alone.
@@ -142,7 +142,7 @@ def believed(
 
 
 def _unconfirmed(raw: Finding, results: int) -> Finding:
-    """A new finding that has stood for so many results and needs more."""
+    """A new finding that has stood for `results` results and needs more."""
     shows = f"chance shows as much in {percent(raw.chance)} of looks at a series"
     stood = f"it is new and has stood for {results} of {_STANDS} further results"
     why = f"{stood}; {shows}, so it counts once it has stood for {_STANDS}, or is clearer"
@@ -175,7 +175,7 @@ def runs_around(findings: Sequence[Finding], number: int, bounds: tuple[int, int
     finding = findings[number]
     first = findings[number - 1].range[1] if number else bounds[0]
     end = findings[number + 1].range[0] if number + 1 < len(findings) else bounds[1]
-    # A drift is told by what is there when it is over.
+    # A drift is measured by what is there when it is over.
     enough = (
         finding.first_bad + longest if finding.kind == "step" else max(finding.first_bad, finding.range[1]) + longest
     )

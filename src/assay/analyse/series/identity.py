@@ -62,7 +62,7 @@ def identity(
 def machine_kind(environment: Mapping[str, JsonValue]) -> Facts:
     """What makes two machines the same kind: processor, cores, GPUs, a class of memory, operating system.
 
-    Whoever is held to some of the processors has a smaller machine than somebody who is not: a pod by its limit, and so
+    A process held to some of the processors has a smaller machine than one that is not: a pod by its limit, and so
     its services in pods of their own; a container, an allocation or a pinned process by what it may use.
     """
     machine, pod = section(environment, "machine"), section(environment, "kubernetes")

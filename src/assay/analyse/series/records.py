@@ -65,7 +65,7 @@ class Unconfirmed:
     results: int
     """Results for which it has stood since it turned up."""
     needed: int
-    """It is believed once it has stood for so many."""
+    """It is believed once it has stood for this many."""
 
     @property
     def words(self) -> str:
@@ -105,14 +105,14 @@ class Finding:
     direction: Direction
     answer: Answer
     because: tuple[str, ...] = ()
-    """Why it cannot be told; one plain sentence each."""
+    """Why it is undecided; one sentence each."""
     last_good_label: str | None = None
     first_bad_label: str | None = None
     unconfirmed: Unconfirmed | None = None
     """Where it is new and may still be chance; its answer is then `cannot tell`."""
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """The answer as people read it: a new change is called unconfirmed."""
         return self.unconfirmed.words if self.unconfirmed else self.answer
 

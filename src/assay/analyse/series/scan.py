@@ -28,9 +28,9 @@ from assay.analyse.series.whitening import (
     seeded,
 )
 
-# Below this nothing is said: too few points to know what is usual.
+# Below this there is no finding: too few points to know what is usual.
 FEWEST = 8
-# A step needs so many points on each side, a span between two steps so many inside.
+# A step needs this many points on each side, a span between two steps this many inside.
 SIDE = 2
 INSIDE = 3
 # How the chance of a false alarm is spent: most of it on single steps, a little on spans and drifts; the rest is
@@ -302,7 +302,7 @@ _CLEARLY_LOUDER = 0.01
 _LOUDER = 1.5
 # The louder side may hold at most this share of the points: else it is the other one that is quiet, which does no harm.
 _LARGEST_SHARE = 0.7
-# Two levels are apart if so many of all pairs of their points are in the same order, and the louder noise alone moves
+# Two levels are apart if this share of all pairs of their points is in the same order, and the louder noise alone moves
 # a mean as far in one of a thousand cases.
 _IN_ORDER = 0.95
 _BY_NOISE = 0.001

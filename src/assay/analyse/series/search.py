@@ -42,11 +42,11 @@ _ROUNDS = 3
 # A series with more changes than this has no level to speak of.
 _MOST = 100
 _DRIFTS = 8
-# Before a change is believed, its louder side is given less weight, up to so many times and down to one in so many.
+# Before a change is believed, its louder side is given less weight, this many times and down to one in this many.
 _WORTH_A_DOUBT = 0.05
 _QUIETED = 3
 _MOST_LOUDER = 20.0
-# A piece with so much more memory than the others may hide changes behind it, if the others have so many points.
+# A piece with this much more memory than the others may hide changes behind it, if the others have this many points.
 _MORE_MEMORY = 0.15
 _TELL_MEMORY = 40
 # Pieces that were scanned, with their clearest step.
@@ -220,7 +220,7 @@ def _place(values: Values, about: int) -> int:
 def _settled(
     values: Values, weights: Values, changes: list[LocatedChange], level: float, known: _Known
 ) -> list[LocatedChange]:
-    """Place each change anew between its neighbours, and drop what they explain."""
+    """Place each change again between its neighbours, and drop what they explain."""
     if len(changes) <= 1:
         return changes  # it is what the scan of the whole found
     calm = without_wild(values, weights, [change.place for change in changes])

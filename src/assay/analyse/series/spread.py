@@ -12,16 +12,16 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from assay.analyse.series.whitening import Places, Values
 
-# A value further than so many spreads from the middle, and from what is usual around it, counts as being just there:
+# A value further than this many spreads from the middle, and from what is usual around it, counts as being just there:
 # a few wild nights must not be a step. Four of seven at another level are no accident, and keep their height.
 CLIP = 3.0
-# One point so far from its neighbours is told as an outlier.
+# One point this far from its neighbours is reported as an outlier.
 OUTLIER = 6.0
 _NORMAL_MAD = 1.4826
 _NORMAL_MEAN = 1.2533
 _WINDOW = 7
 # Standard errors come from few runs and are unsure themselves: this much of a variance is taken from the point, the
-# rest is what is usual. A point is taken for so many times as exact, or as vague, as a usual one, at most.
+# rest is what is usual. A point counts as at most this much more exact, or vaguer, than a usual one.
 _OWN = 0.2
 _EXACT, _VAGUE = 0.5, 3.0
 _EQUAL = 1e-12

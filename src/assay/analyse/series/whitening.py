@@ -1,4 +1,4 @@
-"""How much better a series is explained by a change than without one, for every place and every memory at once.
+"""How much better a series is explained by a change than without one, for every place and every memory together.
 
 The model is a level, perhaps with a change, plus noise that remembers its past: each deviation keeps the share ρ of the
 one before it. For a fixed ρ that is generalised least squares, and all sums come from running totals. ρ is not known,
@@ -96,7 +96,7 @@ class Whitened:
         return np.unique(np.argpartition(explained, -most, axis=1)[:, -most:])
 
     def step_pairs(self, most: int) -> tuple[Places, Places]:
-        """Spans between two places where a step alone looks clear, of so many such places; by the same two memories.
+        """Spans between the `most` places where a step alone looks clearest; by the same two memories.
 
         Where a series remembers, a span must have its ends at the very points: between them little is seen of it. Where
         it does not, there is none to try.
@@ -181,7 +181,7 @@ class Growing:
         self.count = n + 1
 
     def newest(self, places: int) -> tuple[Whitened, Gain]:
-        """The piece, and what steps explain that have at most so many points after them."""
+        """The piece, and what steps explain that have at most `places` points after them."""
         n = self.count
         y, u, uy, uu = self._rows[0, :, :n], self._rows[1, :, :n], self._rows[2, :, : n + 1], self._rows[3, :, : n + 1]
         left = np.maximum(self._squares - uy[:, -1] ** 2 / uu[:, -1], _NOTHING * n)
@@ -253,7 +253,7 @@ def seeded(count: int, least: int) -> tuple[Places, Places]:
 
 
 def _whitened(column: Values) -> Values:
-    """What each point adds to what its predecessor told."""
+    """What each point adds to what its predecessor predicts."""
     out = np.empty((MEMORIES.size, column.size))
     out[:, 1:] = column[1:] - _R * column[:-1]
     out[:, 0] = _START * column[0]

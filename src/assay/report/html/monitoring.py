@@ -75,7 +75,7 @@ def draw_monitoring(job: MultiRunJobResult, files: Files) -> Picture | None:
     origin = min(metrics.begin_s for metrics in runs.values())
     every = panels_of(list(runs.values()), origin)
     # A note names what was zero all the time.
-    panels = [panel for panel in every if any(course.told.any() for _, course in panel.lines)]
+    panels = [panel for panel in every if any(course.finite.any() for _, course in panel.lines)]
     if not panels:
         return None
     stretches = [_stretch(run, metrics, origin) for run, metrics in runs.items()]
@@ -125,7 +125,7 @@ def _made(quantity: Quantity, lines: dict[str, list[CounterCourse]], origin_s: f
     scale, unit = _UNITS.get(quantity.unit, (1.0, quantity.unit))
     whole = {of: _after_another(courses, origin_s, scale) for of, courses in lines.items()}
     # Of many nodes, those that did most are worth their ink.
-    most = sorted(whole, key=lambda of: -float(whole[of].told.mean()))[:MOST_LINES]
+    most = sorted(whole, key=lambda of: -float(whole[of].finite.mean()))[:MOST_LINES]
     return ScrapePanel(quantity.title, unit, tuple((of, whole[of]) for of in sorted(most)), len(whole) - len(most))
 
 
@@ -171,7 +171,7 @@ def _run(one: ScrapeSpan, across: Axis) -> Markup:
 
 
 def _up(panel: ScrapePanel) -> Axis:
-    values = [float(end) for _, course in panel.lines for end in (course.told.min(), course.told.max())]
+    values = [float(end) for _, course in panel.lines for end in (course.finite.min(), course.finite.max())]
     return axis_for(values, zero=True, count=3)
 
 
@@ -209,7 +209,7 @@ def _description(panels: Sequence[ScrapePanel]) -> str:
     parts = ["Nodes and services over time, all runs one after another."]
     for panel in panels:
         means = [
-            f"{one_line(of)} {show(float(line.told.mean()))} on average, at most {show(float(line.told.max()))}"
+            f"{one_line(of)} {show(float(line.finite.mean()))} on average, at most {show(float(line.finite.max()))}"
             for of, line in panel.lines
         ]
         parts.append(f"{panel.title}{f' in {panel.unit}' if panel.unit else ''}: {'; '.join(means)}.")

@@ -189,7 +189,7 @@ BUNDLED = {"bundled": True, "tokens_per_chunk": {"mean": 4.0, "max": 6}}
         (
             {**BUNDLED, "chunks_split": {"by_tokenizer": 60, "evenly": 0}},
             True,
-            "a tokenizer told how many each piece has",
+            "a tokenizer counted those of each piece",
         ),
         ({"bundled": False, "tokens_per_chunk": {"mean": 1.0, "max": 1}}, True, ""),
         ({"output": {"source": {"server usage": 790, "local tokenizer": 10}}}, True, "local tokenizer (10)"),

@@ -55,7 +55,7 @@ def times(factor: float) -> tuple[float, ...]:
         (0.80, "lower", "green", "better"),
         (0.90, "higher", "red", "worse by more than 5.0 %"),
         (1.20, "higher", "green", "better"),
-        (1.048, "lower", "cannot tell", "worse, but whether by more than 5.0 % cannot be told"),
+        (1.048, "lower", "cannot tell", "worse, but it is undecided whether by more than 5.0 %"),
     ],
 )
 def test_the_answers(result, stats, factor, better, answer, words) -> None:

@@ -106,13 +106,13 @@ def test_what_turns_up_in_one_of_many_looks_is_believed_if_it_stands_or_is_clear
     young, doubt = believed(*alone, None, 60)
     assert young.answer == "cannot tell"
     assert "it is new" in young.because[0]
-    assert young.told == "new, unconfirmed (0 of 8)"
+    assert young.label == "new, unconfirmed (0 of 8)"
     older, _ = believed(*alone, (young, doubt), 63)
-    assert (older.answer, older.told) == ("cannot tell", "new, unconfirmed (3 of 8)")
+    assert (older.answer, older.label) == ("cannot tell", "new, unconfirmed (3 of 8)")
     assert "has stood for 3 of 8 further results" in older.because[0]
     assert older.record()["unconfirmed"] == {"results": 3, "needed": 8}
     assert believed(*alone, (young, doubt), 64)[0].answer == "cannot tell"
-    assert alone[0].told == "worse"
+    assert alone[0].label == "worse"
     assert believed(*alone, (young, doubt), 68) == (alone[0], None)
     clear = families(0.0009, 0)
     assert believed(*clear, None, 60) == (clear[0], None)
