@@ -52,9 +52,6 @@ def evaluate(
     """Open, reopen and resolve alerts, and queue the notices that are due.
 
     Safe to repeat with the same events, in any order and by several servers concurrently.
-
-    Returns:
-        The alerts that changed, as they are now.
     """
     all_rules = rules_of(AlertRules(store.engine).list()) if rules is None else tuple(rules)
     alerts, now = Alerts(store.engine), clock.utc().timestamp()
@@ -136,15 +133,6 @@ def act(
     why: str = "",
     until: float | None = None,
 ) -> AlertRecord:
-    """Apply a person's decision about an alert.
-
-    Args:
-        until: when a snooze ends, in seconds since 1970.
-
-    Raises:
-        UsageError: `unknown-alert` if there is none, `lifecycle` if it is in no state for that, `no-baseline` if
-            something is called expected that has no history to be measured by.
-    """
     alerts, now = Alerts(store.engine), clock.utc().timestamp()
     alert = record_of(alerts.get(reference))
     series = _rebase(store, alert, clock) if happening == "expect" else ()
@@ -159,7 +147,6 @@ def act(
 
 
 def wake(store: Store, clock: Clock) -> tuple[AlertRecord, ...]:
-    """Open the alerts whose snooze is over; return them."""
     alerts, now = Alerts(store.engine), clock.utc().timestamp()
     records = [_change(alerts, alert_id, lambda alert: woken(alert, now), now) for alert_id in alerts.overslept(now)]
     return tuple(record for record in records if record is not None)
@@ -250,7 +237,6 @@ def _below(alerts: Alerts, key: str, event: Event, now: float) -> AlertRecord | 
 
 
 def _over(alerts: Alerts, event: Event, now: float) -> list[AlertRecord]:
-    """Note that some trouble is over, in whatever alerts are about it."""
     change = called_expected if event.finding is not None and event.finding.state == "expected" else recovered
     stored_alerts = alerts.in_states(_NOT_OVER, _holding("subject", event.subject))
     names = [stored.id for stored in stored_alerts if record_of(stored).kind == event.trouble]

@@ -38,14 +38,7 @@ class IngestSummary:
 
 
 def observe(store: Store, record: CampaignRecord, clock: Clock = SYSTEM_CLOCK) -> tuple[KnownFinding, ...]:
-    """Take the results of a campaign into their series, and check these.
-
-    Args:
-        record: a campaign, or some jobs of one; what was taken before, and what was not measured, is left out.
-
-    Returns:
-        The findings that are new, or changed.
-    """
+    """Take the results of a campaign into their series, and check these."""
     series = SeriesStore(store, clock)
     document = _document(store, record.campaign)
     named = (*alerted(document or {}), *_asked(store, record.benchmark))
@@ -114,11 +107,7 @@ def take(
 
 
 def expect(store: Store, finding: str, clock: Clock = SYSTEM_CLOCK) -> KnownFinding:
-    """Take a change as meant: its series is judged from there on, and alerts about it become `expected`.
-
-    Raises:
-        UsageError: `unknown-finding` if there is none, `lifecycle` if it is gone.
-    """
+    """Take a change as meant: its series is judged from there on, and alerts about it become `expected`."""
     series = SeriesStore(store, clock)
     expected = series.expect(finding)
     # What lies behind it may look different now.
@@ -193,7 +182,6 @@ def check_agents(
     """Open what rules say about agents that are gone, and resolve it when they are back.
 
     Args:
-        silent_after_s: an agent without a heartbeat for this long is lost, unless a rule gives it longer.
         listening_since: when the server began: time before that does not count as silence.
     """
     now = clock.utc().timestamp()

@@ -80,11 +80,7 @@ _LONGEST_WHY = 1000
 
 
 def after(state: AlertState | None, happening: Trigger) -> AlertState:
-    """The state that follows.
-
-    Raises:
-        UsageError: `lifecycle` for a step that the table does not have.
-    """
+    """The state that follows."""
     try:
         return TABLE[state, happening]
     except KeyError:
@@ -198,11 +194,7 @@ def without_rules(alert: AlertRecord, gone: Collection[str], now: float) -> Aler
 def acted(
     alert: AlertRecord, happening: Trigger, *, by: str, why: str, now: float, until: float | None = None
 ) -> AlertRecord:
-    """The alert after a person's decision.
-
-    Raises:
-        UsageError: `lifecycle` if it is in no state for that, `until` if it is to sleep until a time that has passed.
-    """
+    """The alert after a person's decision."""
     state = after(alert.state, happening)
     if happening in ("resolve", "expect") and state == alert.state:
         return alert  # it is so already

@@ -126,11 +126,7 @@ def new_notice(alert: AlertRecord, channel: str, not_before: float | None = None
 
 
 def read_notice(document: str, key: str) -> NoticeDocument:
-    """What a notice keeps.
-
-    Raises:
-        UsageError: if another version of assay wrote it in a way that this one does not understand.
-    """
+    """What a notice keeps."""
     return from_json(NoticeDocument, document, source=key)
 
 
@@ -155,11 +151,7 @@ def pictured(alert: AlertRecord) -> AlertMember | None:
 
 
 def compose(key: str, notice: NoticeDocument, server: str, *, test: bool = False) -> Message:
-    """Write the message of a notice.
-
-    Args:
-        server: address of the server for links; none are written when it is empty.
-    """
+    """Write the message of a notice."""
     alert = notice.alert
     event = "test" if test else _event(alert)
     rows = tuple(_row(member) for member in _moved(alert))

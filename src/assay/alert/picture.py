@@ -153,7 +153,6 @@ Shape = LineShape | DotShape | BoxShape | TextShape
 
 
 def svg(drawing: Drawing) -> Markup:
-    """The picture as SVG, complete by itself."""
     return el(
         "svg",
         el("title", one_line(drawing.title)),
@@ -264,7 +263,6 @@ def _hex(colour: Colour) -> str:
 
 
 def _drawn(shape: Shape) -> Markup:
-    """One shape as SVG."""
     colour = _hex(shape.colour)
     if isinstance(shape, LineShape):
         return el("line", x1=shape.x1, y1=shape.y1, x2=shape.x2, y2=shape.y2, stroke=colour, stroke_width=shape.width)
@@ -314,7 +312,6 @@ Pixels = NDArray[np.float64]
 
 
 def rasterise(shapes: Sequence[Shape], width: int, height: int, paper: Colour, *, scale: int = 1) -> bytes:
-    """Draw shapes, the first at the back, and write them as a PNG file."""
     pixels = np.empty((height * scale, width * scale, 3))
     pixels[:] = paper
     for shape in shapes:

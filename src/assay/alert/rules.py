@@ -72,11 +72,6 @@ def rules_of(kept: Iterable[StoredRule]) -> tuple[Rule, ...]:
 
 
 def parsed(document: object, *, at: str = "") -> Alert:
-    """Read a rule.
-
-    Raises:
-        UsageError: `rule` if it is none, with every problem.
-    """
     try:
         return Alert.model_validate_json(json.dumps(document))
     except ValidationError as invalid:
@@ -90,7 +85,6 @@ def parsed(document: object, *, at: str = "") -> Alert:
 
 
 def given_rule(name: str, benchmark: str, alert: Alert, *, by: str, now: float) -> StoredRule:
-    """A rule set by API, to be kept."""
     rule_id = content_hash(["api", name])[:16]
     return StoredRule(rule_id, name, "api", benchmark, _document(alert), now, now, by)
 

@@ -95,11 +95,6 @@ def listed(store: Store, which: AlertFilter, cursor: str | None, limit: int) -> 
 
 
 def read(store: Store, reference: str) -> AlertRecord:
-    """One alert, by its id or the beginning of it.
-
-    Raises:
-        UsageError: `unknown-alert` if there is none, `ambiguous` if several begin like that.
-    """
     return shown(record_of(Alerts(store.engine).get(reference)))
 
 
@@ -115,11 +110,6 @@ def rules(store: Store) -> tuple[RuleView, ...]:
 def set_rule(
     store: Store, name: str, benchmark: str, document: object, *, by: str, clock: Clock
 ) -> tuple[RuleView, bool]:
-    """Keep a rule under a name, in place of what had that name; the second part says whether it is new.
-
-    Raises:
-        UsageError: `value` if it is no rule, `exists` if the name belongs to a rule of a benchmark file.
-    """
     if not name.strip() or len(name) > LONGEST_NAME or "/" in name:
         raise UsageError(f"a rule's name has 1 to {LONGEST_NAME} characters and no slash", code="value", at="name")
     if not benchmark or len(benchmark) > LONGEST_NAME:
@@ -133,11 +123,7 @@ def set_rule(
 
 
 def remove_rule(store: Store, name: str, clock: Clock) -> RuleView:
-    """Take a rule away; alerts that stand by it alone are resolved.
-
-    Raises:
-        UsageError: `unknown-rule` if there is none, `conflict` if it stands in a benchmark file.
-    """
+    """Take a rule away; alerts that stand by it alone are resolved."""
     gone = AlertRules(store.engine).remove(name)
     forget_rules(store, [gone.id], clock)
     return RuleView.of(gone)
@@ -146,11 +132,6 @@ def remove_rule(store: Store, name: str, clock: Clock) -> RuleView:
 def notices(
     store: Store, clock: Clock, *, alert: str = "", only: NoticeState | None = None, limit: int = 50
 ) -> tuple[NoticeView, ...]:
-    """The newest messages, of one alert or in one state if asked.
-
-    Raises:
-        UsageError: `unknown-alert` if there is none of that id.
-    """
     about = Alerts(store.engine).get(alert).id if alert else None
     notices = Notices(store.engine, clock).list(alert=about, state=only, limit=limit)
     # What was for all channels lives on in one message for each.
@@ -160,11 +141,6 @@ def notices(
 
 
 def send_again(store: Store, clock: Clock, notice: int) -> NoticeView:
-    """Have a message sent after all that was given up.
-
-    Raises:
-        UsageError: `unknown-notice` if there is none, `lifecycle` if it was not given up.
-    """
     return NoticeView.of(Notices(store.engine, clock).again(notice))
 
 

@@ -95,7 +95,6 @@ def cause_in_words(found: FindingSummary) -> str:
 
 
 def moment(at: float) -> str:
-    """A moment as people write it, in UTC."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 

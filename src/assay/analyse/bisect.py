@@ -121,11 +121,7 @@ def answer_of(weight: float) -> Answer:
 
 
 def places(weights: Mapping[int, float], items: int) -> Values:
-    """The chance that each item is the first bad one.
-
-    Args:
-        weights: item → log odds that it is bad, for those that were measured; the ends need none.
-    """
+    """The chance that each item is the first bad one."""
     logs = np.zeros(items)
     for item, weight in weights.items():
         logs[: item + 1] += weight  # it is bad if the first bad one is it or lies before it
@@ -217,7 +213,6 @@ def standing(
     Args:
         blocks: item → how much worse than the good one its blocks say it is; the last item must be among them.
         items: how many there are; the first is good and the last is bad.
-        boundary: from which difference on an item is bad; half of that between the ends when left out.
         stay: the item that was measured last; it is measured until it is decided, since another one must be built.
     """
     last = items - 1

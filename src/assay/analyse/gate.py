@@ -160,11 +160,7 @@ class LimitDraft:
 
 
 def draft_line(found: ResultPool, name: str, limits: RegressionLimits, by_run: ByRun) -> LimitDraft:
-    """One number on both sides with its change, or why there is none.
-
-    Args:
-        found: The results of one job; the first of b is judged.
-    """
+    """One number on both sides with its change, or why there is none."""
     metric, statistic = split_statistic(name)
     old, new = _having(found.a, metric), _having(found.b[:1], metric)
     statistics = [stats for _, stats in (*old, *new)]
@@ -375,7 +371,6 @@ def gate(
 
     Args:
         baseline: Earlier results, the newest first; None to judge by objectives and verdict alone.
-        anyway: Whether to compare although machine or settings differ.
     """
     matching = match_jobs(baseline or (), (result,))
     matched = {id(pair.b[0]): pair for pair in matching.pairs}

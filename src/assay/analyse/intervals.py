@@ -255,12 +255,7 @@ def t_tail(t: float, df: float) -> float:
 
 @lru_cache(maxsize=4096)
 def t_quantile(level: float, df: float) -> float:
-    """The t that holds Student's distribution within ±t with probability `level`.
-
-    Args:
-        level: Probability between the two ends, above 0 and below 1.
-        df: Degrees of freedom, 1 or more; need not be whole.
-    """
+    """The t that holds Student's distribution within ±t with probability `level`."""
     if not 0 < level < 1 or df < 1:
         raise ValueError(f"level must lie between 0 and 1 and df be 1 or more; got {level} and {df}")
     normal = _NORMAL.inv_cdf((1 + level) / 2)

@@ -118,11 +118,7 @@ def noise_of(
     level: float = LEVEL,
     runs: Sequence[int] = RUNS,
 ) -> NoiseStudy | None:
-    """Study one metric; None where fewer than four runs gave it, or its values have no size to relate a spread to.
-
-    Args:
-        runs: Numbers of runs to give the smallest visible change for.
-    """
+    """Study one metric; None where fewer than four runs gave it, or its values have no size to relate a spread to."""
     in_order = {run: stats.run_values[run] for run in sorted(stats.run_values)}
     values = np.array(list(in_order.values()), dtype=np.float64)
     if values.size < FEWEST or not np.isfinite(values).all() or not (values.mean() or (values > 0).all()):

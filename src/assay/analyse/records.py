@@ -36,7 +36,6 @@ class Interval:
 
     @property
     def half_width(self) -> float:
-        """Half the distance between the ends."""
         return (self.high - self.low) / 2
 
 
@@ -136,11 +135,7 @@ def unmeasured_result(
     runs: tuple[SingleRunResult, ...] = (),
     at: str | None = None,
 ) -> MultiRunJobResult:
-    """What is known of a job about which nothing was concluded: not yet, or never.
-
-    Args:
-        at: when it was given up, for one that will never be measured.
-    """
+    """What is known of a job about which nothing was concluded: not yet, or never."""
     return MultiRunJobResult(
         job=job.id,
         digest=job.digest,

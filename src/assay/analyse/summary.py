@@ -83,9 +83,6 @@ def summarise(
     """Summarise one metric over the runs of a job.
 
     Samples are pooled for the shape; the interval comes from the medians of the runs alone (of scores, their means).
-
-    Raises:
-        ValueError: if there is no finite value.
     """
     finite = {run: np.isfinite(values) for run, values in by_run.items()}
     pool = _pool(by_run, finite)

@@ -199,11 +199,7 @@ class FindingReport:
 
 
 class DetectionObserver:
-    """Checks a store as a server does while results come in, and records what was reported when.
-
-    Args:
-        first: The first night.
-    """
+    """Checks a store as a server does while results come in, and records what was reported when."""
 
     def __init__(self, first: datetime) -> None:
         self._first = first

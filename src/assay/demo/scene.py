@@ -372,5 +372,4 @@ def _window(scene: Scene, drawn: DrawnRun) -> Window:
 
 
 def failed(scene: Scene, failure: Failure, phases: Mapping[str, float]) -> list[RunOutcome]:
-    """The runs of a job that all ended in the same way."""
     return outcomes(scene, [DrawnRun(phases, {}, error=failure)] * scene.runs)

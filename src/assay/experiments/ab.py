@@ -95,11 +95,7 @@ def run_ab(
     """Measure two jobs in turn until their difference is clear or the budget is spent.
 
     Args:
-        store: folder that results are kept in; the user's own by default.
         seed: decides the order of runs; drawn at random when left out, and kept.
-
-    Raises:
-        UsageError: if the runs do not give the number that is asked for.
     """
     view = view or SilentView()
     names = " against ".join(pair.names)
@@ -154,7 +150,6 @@ def _decided(experiment: Experiment, wanted: MetricSelection, smallest: float) -
 
 
 def _deciding(experiment: Experiment, question: ABQuestion) -> MetricSelection | None:
-    """The number that decides: the one that was asked for, else the first headline metric."""
     return question.wanted or next((MetricSelection(name) for name in _headlines(experiment)), None)
 
 
@@ -168,11 +163,7 @@ def _headlines(experiment: Experiment) -> tuple[str, ...]:
 
 
 def refuse_absent(wanted: MetricSelection, good: Sequence[RunReading]) -> None:
-    """Refuse a number that no run gives: more runs would not bring it.
-
-    Raises:
-        UsageError: with the names of the metrics that there are.
-    """
+    """Refuse a number that no run gives: more runs would not bring it."""
     if not good or any(run.value(wanted) is not None for run in good):
         return
     names = list(dict.fromkeys(name for run in good for name in run.stats))
@@ -199,11 +190,6 @@ def _compared(experiment: Experiment, question: ABQuestion, stopped: Stopped, se
 
 
 def stored_experiment(name: str, store: str | Path | None = None) -> tuple[JobPair, tuple[ExperimentPart, ...]]:
-    """An earlier experiment, to continue.
-
-    Raises:
-        UsageError: if there is none of that name, or if its files, this machine or its packages are not what they were.
-    """
     open_store = Store(store_folder(store))
     try:
         parts = parts_of(open_store, {EXPERIMENT: name})

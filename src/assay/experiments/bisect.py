@@ -125,15 +125,6 @@ def bisect(
     lock: str | None = None,
     control: bool = True,
 ) -> BisectResult:
-    """Find the first bad item of a list, measuring only where it decides.
-
-    Args:
-        store: folder that results are kept in; the user's own by default.
-
-    Raises:
-        UsageError: if the ends are alike, or the list is not one of good to bad.
-        MeasureError: if an end cannot be measured.
-    """
     benchmark, view = items.benchmark, view or SilentView()
     plan = plan_of(benchmark)
     if len(plan.jobs) != 1:
@@ -154,8 +145,6 @@ def bisect(
 
 
 class _Bisection:
-    """A search in progress."""
-
     def __init__(
         self, items: BisectItems, search: BisectSearch, session: ExperimentSession, job: Job, name: str
     ) -> None:
@@ -183,11 +172,7 @@ class _Bisection:
         return parts_by_item
 
     def _learn(self, index: int) -> None:
-        """Learn from the runs of an item which number decides, and in which direction.
-
-        Raises:
-            UsageError: if the file does not say which direction is better.
-        """
+        """Learn from the runs of an item which number decides, and in which direction."""
         runs = [run for part in self.parts[index] for side in part.readings for run in side if not run.failure]
         if self.wanted is None:
             self.wanted = next((MetricSelection(name) for run in runs for name in headline_in(self.job, run)), None)
@@ -255,11 +240,7 @@ class _Bisection:
     # Measuring
 
     def ends(self) -> ABDecision:
-        """Measure both ends until they can be distinguished.
-
-        Raises:
-            AssayError: if they cannot be measured or distinguished, or bad is the better one.
-        """
+        """Measure both ends until they can be distinguished."""
 
         def enough() -> bool:
             verdict = self.told_ends()
@@ -326,11 +307,7 @@ class _Bisection:
                 return
 
     def _cannot_be_measured(self, index: int, *, going: bool) -> bool:
-        """Whether an item fails for good; it is skipped then, as one that does not build.
-
-        Raises:
-            AssayError: if it is the good one that fails, or no run of an end gives the number that is asked for.
-        """
+        """Whether an item fails for good; it is skipped then, as one that does not build."""
         a, b = ([run for part in self.parts[index] for run in part.readings[side]] for side in (0, 1))
         if index == self.last and self.wanted is not None:
             refuse_absent(self.wanted, [run for run in (*a, *b) if not run.failure])

@@ -44,13 +44,7 @@ class BisectItems(Protocol):
     benchmark: Loaded
     """The file as it is, whose job says which devices are needed."""
 
-    def loaded(self, index: int) -> Loaded:
-        """The benchmark of one item.
-
-        Raises:
-            UnbuiltError: if it cannot be measured, with the reason.
-        """
-        ...
+    def loaded(self, index: int) -> Loaded: ...
 
     def let_go(self, index: int) -> None:
         """It is not needed for now."""
@@ -65,7 +59,6 @@ class CommitRange:
         self.items = tuple(BisectItem(commit.sha, str(commit)) for commit in commits)
 
     def loaded(self, index: int) -> Loaded:
-        """The benchmark file of the user, with the files of a commit."""
         return replace(self.benchmark, base=self._trees.folder_of(self._commits[index].sha))
 
     def let_go(self, index: int) -> None:
@@ -75,8 +68,6 @@ class CommitRange:
 
 
 class SettingRange:
-    """Values of one key of a benchmark file."""
-
     def __init__(self, file: Path, settings: Sequence[str], path: str, values: Sequence[JsonValue]) -> None:
         texts = [json.dumps(value, ensure_ascii=False) for value in values]
         self._loaded = [read_with(file, (*settings, f"{path}={text}")) for text in texts]
@@ -85,7 +76,6 @@ class SettingRange:
         self.items = tuple(BisectItem(f"{path}={text}", f"{short}={text}") for text in texts)
 
     def loaded(self, index: int) -> Loaded:
-        """The benchmark with one value."""
         return self._loaded[index]
 
     def let_go(self, index: int) -> None:
@@ -105,19 +95,12 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """The git repository that a folder lies in."""
-
     root: Path
     inside: Path
     """The folder, seen from the root."""
 
     @classmethod
     def of(cls, folder: Path) -> Repository:
-        """Find the repository of a folder.
-
-        Raises:
-            UsageError: if it lies in none, or git is not there.
-        """
         completed = _git(folder, "rev-parse", "--show-toplevel")
         if completed.returncode:
             why, remedy = _last_line(completed.stderr), "keep the benchmark file in the repository"
@@ -126,11 +109,6 @@ class Repository:
         return cls(root, folder.resolve().relative_to(root))
 
     def commit(self, name: str, option: str) -> str:
-        """The full name of a commit.
-
-        Raises:
-            UsageError: if git knows none of that name.
-        """
         completed = _git(self.root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
         if completed.returncode:
             remedy = "`git log --oneline` shows what is there"
@@ -138,11 +116,7 @@ class Repository:
         return completed.stdout.strip()
 
     def between(self, good: str, bad: str) -> tuple[Commit, ...]:
-        """The commits from good to bad along first parents, both ends among them.
-
-        Raises:
-            UsageError: if no such line leads from one to the other.
-        """
+        """The commits from good to bad along first parents, both ends among them."""
         first, last = self.commit(good, "--good"), self.commit(bad, "--bad")
         if first == last:
             same = f"good and bad are the same commit, {first[:_SHORT]}"
@@ -183,17 +157,11 @@ class Worktrees:
         self._ready: dict[str, Path] = {}
 
     def folder_of(self, sha: str) -> Path:
-        """The folder of the benchmark file in a commit, checked out and built.
-
-        Raises:
-            UnbuiltError: if the commit does not build, or has no such folder.
-        """
         if sha not in self._ready:
             self._ready[sha] = self._made(sha)
         return self._ready[sha]
 
     def let_go(self, sha: str) -> None:
-        """Remove the folder of a commit."""
         self._ready.pop(sha, None)
         tree = self._folder / sha
         _git(self._repository.root, "worktree", "remove", "--force", "--force", str(tree))

@@ -43,8 +43,6 @@ from assay.store.store import Store
 
 @dataclass(slots=True)
 class ExperimentSession:
-    """What all experiments of one command share: the store, the held devices, the view."""
-
     store: Store
     view: View
     clock: Clock
@@ -65,12 +63,7 @@ def experiment_session(
     lock: str | None = None,
     control: bool = True,
 ) -> Iterator[ExperimentSession]:
-    """Hold the devices of some jobs and the store while experiments with them run.
-
-    Args:
-        jobs: their devices are locked meanwhile.
-        store: folder that results are kept in; the user's own by default.
-    """
+    """Hold the devices of some jobs and the store while experiments with them run."""
     mode, view = mode_from(lock), view or SilentView()
     sweep_abandoned()
     open_store = Store(store_folder(store))
@@ -126,11 +119,7 @@ class Experiment:
         parts: Sequence[ExperimentPart] = (),
         planned: int = 0,
     ) -> None:
-        """What to measure; nothing is begun yet.
-
-        Args:
-            seed: decides the order of runs; drawn at random when left out, and kept.
-        """
+        """What to measure; nothing is begun yet."""
         self.pair, self.session = pair, session
         self.name = parts[0].name if parts else f"ab{secrets.token_hex(5)}"
         self.seed = parts[0].seed if parts else secrets.randbits(32) if seed is None else seed
@@ -164,12 +153,10 @@ class Experiment:
 
     @property
     def readings(self) -> tuple[tuple[RunReading, ...], tuple[RunReading, ...]]:
-        """All runs of each side."""
         a, b = (tuple(run for part in self.parts for run in part.readings[side]) for side in (0, 1))
         return a, b
 
     def pairs(self, wanted: MetricSelection) -> tuple[Pair, ...]:
-        """All pairs, in the order in which they were measured."""
         return pairs_in(self.parts, wanted)
 
     def begin(self) -> tuple[_Side, _Side]:
@@ -306,8 +293,6 @@ class Experiment:
 
 
 class _Watch:
-    """Passes on how far a run is, counted over both sides."""
-
     def __init__(self, view: View, made: Callable[[], int], planned: int) -> None:
         self._view, self._made, self._planned = view, made, planned
 
@@ -360,11 +345,6 @@ class JobPair:
 
 
 def job_pair(sides: Sequence[Loaded], names: Sequence[str], numbers: Sequence[int] = (0, 0)) -> JobPair:
-    """Two benchmarks as the two sides of an experiment.
-
-    Raises:
-        AssayError: if one asks for something that this machine cannot do; nothing is begun then.
-    """
     for side in sides:
         refuse_unsupported(side.benchmark)
     plans = [plan_of(side) for side in sides]

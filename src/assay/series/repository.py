@@ -73,8 +73,6 @@ class ImportCounts:
 
 
 class SeriesStore:
-    """Series, points and findings of one store."""
-
     def __init__(self, store: Store, clock: Clock = SYSTEM_CLOCK) -> None:
         self._rows = SeriesRows(store.engine)
         self._findings = FindingRows(store.engine)
@@ -148,7 +146,6 @@ class SeriesStore:
         return self._rows.points(series_id, newest)
 
     def points_page(self, series_id: str, cursor: str | None = None, limit: int = 500) -> Page[Point]:
-        """The points of a series, oldest first, a page at a time."""
         return self._rows.points_page(series_id, cursor, limit)
 
     # Series
@@ -160,15 +157,9 @@ class SeriesStore:
         return self.page(SeriesFilter(benchmark, metric, text, origin), None, limit).items
 
     def page(self, which: SeriesFilter, cursor: str | None = None, limit: int = 50) -> Page[SeriesRecord]:
-        """Series by benchmark and metric, a page at a time."""
         return self._rows.page(which, cursor, limit)
 
     def get(self, reference: str) -> SeriesRecord:
-        """One series, by its id or a unique beginning of it.
-
-        Raises:
-            UsageError: `unknown-series` if there is none, `ambiguous` if there are several.
-        """
         return self._rows.find(reference)
 
     def ids(self, which: SeriesFilter | None = None) -> tuple[str, ...]:
@@ -197,11 +188,7 @@ class SeriesStore:
     def findings(
         self, *, series: str = "", benchmark: str = "", state: str = "", since: float | None = None, limit: int = 1000
     ) -> tuple[KnownFinding, ...]:
-        """Findings, the newest first.
-
-        Args:
-            since: only those found at this moment or later, in seconds since 1970.
-        """
+        """Findings, the newest first."""
         return self.findings_page(series=series, benchmark=benchmark, state=state, since=since, limit=limit).items
 
     def findings_page(
@@ -221,19 +208,9 @@ class SeriesStore:
         return Page(self._known(page.items), page.next)
 
     def finding(self, reference: str) -> KnownFinding:
-        """One finding, by its id or a unique beginning of it.
-
-        Raises:
-            UsageError: `unknown-finding` if there is none, `ambiguous` if there are several.
-        """
         return self._known([self._findings.get(reference)])[0]
 
     def expect(self, finding_id: str) -> KnownFinding:
-        """Take a change as meant: from there on the series is judged again.
-
-        Raises:
-            UsageError: `unknown-finding` if there is none, `lifecycle` if it is gone.
-        """
         finding = self._findings.get(finding_id)
         if finding.state == "gone":
             raise UsageError(

@@ -185,11 +185,7 @@ class SimScript:
 
 
 def build(record: type[T], values: Mapping[str, object], server: Server, source: str = "") -> T:
-    """Read all values of a record of settings; what is not given has its default.
-
-    Raises:
-        SpecError: with every problem, if a key is not known or a value cannot be read.
-    """
+    """Read all values of a record of settings; what is not given has its default."""
     settings = {entry.name: entry for entry in settings_of(record, server)}
     problems: list[Problem] = []
     read: dict[str, object] = {}
@@ -224,11 +220,6 @@ def _unknown(name: str, known: Iterable[str], server: Server, source: str) -> Pr
 
 
 def read_file(path: Path) -> dict[str, object]:
-    """The values of a script file in YAML.
-
-    Raises:
-        SpecError: if it cannot be read or is not a mapping.
-    """
     from assay.spec.limits import read_text
     from assay.spec.source import parse_any
 

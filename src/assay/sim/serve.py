@@ -23,12 +23,7 @@ _BACKLOG = 4096
 
 
 def run(server: Server, values: dict[str, object]) -> NoReturn:
-    """Serve with settings as a user wrote them, until SIGTERM or SIGINT.
-
-    Raises:
-        UsageError: if a setting is wrong.
-        MeasureError: if it cannot listen.
-    """
+    """Serve with settings as a user wrote them, until SIGTERM or SIGINT."""
     own = {name: value for name, value in values.items() if name in ListenOptions.__dataclass_fields__}
     listening = build(ListenOptions, own, server)
     given = {} if listening.script is None else read_file(listening.script)

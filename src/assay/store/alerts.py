@@ -40,25 +40,18 @@ class StoredRule:
 
 
 class AlertRules(TableAccess):
-    """Keeping, reading and removing rules."""
-
     def list(self) -> tuple[StoredRule, ...]:
         with self._reading() as session:
             return tuple(sorted(rules_in(session), key=lambda rule: rule.name))
 
     def get(self, name: str) -> StoredRule:
-        """One rule."""
         row = self._scalar(select(AlertRuleRow).where(AlertRuleRow.name == name))
         if row is None:
             raise unknown_rule(name)
         return _rule(row)
 
     def put(self, rule: StoredRule) -> tuple[StoredRule, bool]:
-        """Keep a rule under its name, in place of what had that name; the second part says whether it is new.
-
-        Raises:
-            UsageError: `exists` if the name belongs to a rule of a benchmark file.
-        """
+        """Keep a rule under its name, in place of what had that name; the second part says whether it is new."""
         with self._writing() as session:
             fresh = _insert(session, rule)
             row = session.scalars(_named(rule.name)).one()
@@ -74,11 +67,6 @@ class AlertRules(TableAccess):
             return _rule(row), fresh
 
     def remove(self, name: str) -> StoredRule:
-        """Take a rule away.
-
-        Raises:
-            UsageError: `unknown-rule` if there is none, `conflict` if it stands in a benchmark file.
-        """
         with self._writing() as session:
             row = session.scalars(_named(name)).one_or_none()
             if row is None:
@@ -217,8 +205,6 @@ class _TakenError(Exception):
 
 
 class Alerts(TableAccess):
-    """Keeping, finding and changing alerts."""
-
     # Reading
 
     def page(
@@ -230,11 +216,6 @@ class Alerts(TableAccess):
             return read_page(session, query, order, cursor, limit, newest_first=True).map(_alert)
 
     def get(self, reference: str) -> StoredAlert:
-        """One alert, by its id or the beginning of it.
-
-        Raises:
-            UsageError: `unknown-alert` if there is none, `ambiguous` if several begin like that.
-        """
         with self._reading() as session:
             return _alert(_find(session, reference))
 

@@ -55,12 +55,7 @@ class ContentFiles:
         return f"{self.kind}/{digest[:2]}/{digest}{self.suffix}"
 
     def find(self, digest: str) -> Path | None:
-        """A file on this machine; one that only the object store has is fetched. None when neither has it.
-
-        Raises:
-            UsageError: `digest` if it is not a SHA-256.
-            StoreError: if it is not here and the object store is away, refuses, or has it damaged.
-        """
+        """A file on this machine; one that only the object store has is fetched. None when neither has it."""
         path = self.path(checked_digest(digest))
         if path.is_file():
             self._used(path)
@@ -78,12 +73,7 @@ class ContentFiles:
         return self.backing.fetch(self.key(checked_digest(digest)), digest, self.path(digest))
 
     def facts(self, digest: str) -> ObjectFacts | None:
-        """Size and age of a file, wherever it lies; nothing is fetched. None when it is nowhere.
-
-        Raises:
-            UsageError: `digest` if it is not a SHA-256.
-            StoreError: if it is not here and the object store cannot be asked.
-        """
+        """Size and age of a file, wherever it lies; nothing is fetched. None when it is nowhere."""
         with suppress(FileNotFoundError):
             status = self.path(checked_digest(digest)).stat()
             return ObjectFacts(self.key(digest), status.st_size, status.st_mtime)
@@ -176,12 +166,6 @@ class Upload:
         self._file: IO[bytes] = os.fdopen(fd, "wb")
 
     def write(self, content: bytes) -> None:
-        """Add some content.
-
-        Raises:
-            UsageError: `too-large` if there is more than was allowed.
-            StoreError: if it cannot be written.
-        """
         self.size_bytes += len(content)
         if self._at_most is not None and self.size_bytes > self._at_most:
             raise UsageError(
@@ -193,11 +177,7 @@ class Upload:
         _on_disk(self._files.folder, lambda: self._file.write(content))
 
     def keep(self, digest: str = "") -> tuple[str, bool]:
-        """End the upload; return the content hash and whether the content is new here.
-
-        Raises:
-            UsageError: `mismatch` if the content is another.
-        """
+        """End the upload; return the content hash and whether the content is new here."""
         actual = self._hash.hexdigest()
         if digest and actual != digest:
             self.drop()
@@ -213,7 +193,6 @@ class Upload:
         return actual, True
 
     def drop(self) -> None:
-        """Forget what was written."""
         self._file.close()
         self._partial.unlink(missing_ok=True)
 
@@ -231,12 +210,9 @@ class Upload:
 
 
 class ArtefactFiles(ContentFiles):
-    """Files of every kind by content hash."""
-
     kind: ClassVar[Kind] = "artefacts"
 
     def path(self, digest: str) -> Path:
-        """Where the file with a content hash lies, if it is on this machine."""
         return super().path(checked_digest(digest))
 
     def begin(self, at_most: int | None = None) -> Upload:
@@ -244,11 +220,7 @@ class ArtefactFiles(ContentFiles):
         return Upload(self, at_most)
 
     def take(self, path: Path) -> str:
-        """Keep a copy of a file; return its content hash.
-
-        Raises:
-            StoreError: if it cannot be read or kept.
-        """
+        """Keep a copy of a file; return its content hash."""
         with self.begin() as upload:
             source = _on_disk(path, lambda: path.open("rb"))
             with source:
@@ -257,11 +229,7 @@ class ArtefactFiles(ContentFiles):
             return upload.keep()[0]
 
     def is_whole(self, digest: str) -> bool:
-        """Whether a file is here with the content that its name says; the object store's copy replaces a damaged one.
-
-        Raises:
-            StoreError: if it is not whole here, and the object store cannot be asked.
-        """
+        """Whether a file is here with the content that its name says; a damaged one is fetched again."""
         return self.find(digest) is not None and (self.is_whole_here(digest) or self.fetch(digest))
 
     def sweep(self, older_than_s: float = 86_400) -> int:
@@ -293,11 +261,7 @@ class Artefacts(TableAccess):
         return None if row is None else record_from(ArtefactRecord, row)
 
     def attach(self, job_id: str, fence: int, agent_id: str, name: str, digest: str) -> None:
-        """Keep that an attempt left a file, which must be here.
-
-        Raises:
-            UsageError: `unknown-attempt` if the attempt is not the agent's, `missing-artefact` if the file is not here.
-        """
+        """Keep that an attempt left a file, which must be here."""
         with self._writing() as session:
             attempt = session.get(AttemptRow, (job_id, fence))
             if attempt is None or attempt.agent_id != agent_id:

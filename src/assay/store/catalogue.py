@@ -63,14 +63,7 @@ class Draft:
 
 
 class Catalogue(TableAccess):
-    """Keeping, reading, changing and deleting benchmarks."""
-
     def create(self, name: str, draft: Draft) -> StoredBenchmark:
-        """Keep a new benchmark; one that was deleted continues with its next version.
-
-        Raises:
-            UsageError: `exists` if there is one of this name, `name` if the name is empty or too long.
-        """
         if not name.strip() or len(name) > _LONGEST_NAME:
             raise UsageError(f"a benchmark's name has 1 to {_LONGEST_NAME} characters", code="name")
         with self._writing() as session:
@@ -88,11 +81,7 @@ class Catalogue(TableAccess):
             return self._add(session, row, draft)
 
     def change(self, name: str, draft: Draft, expected: int | None = None) -> StoredBenchmark:
-        """Keep a new version; what says the same as the newest one makes none.
-
-        Raises:
-            UsageError: `unknown-benchmark` if there is none, `precondition` if it was changed in between.
-        """
+        """Keep a new version; what says the same as the newest one makes none."""
         with self._writing() as session:
             row = _locked(session, name)
             if expected is not None and expected != row.version:

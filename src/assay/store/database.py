@@ -44,9 +44,6 @@ def open_database(location: Path | str, migrate: Literal["auto", "check"] | None
     Args:
         migrate: `auto` brings the tables to the newest migration; `check` refuses when they are not. Left out,
             a SQLite file is migrated and a server's database is not: its operator decides when.
-
-    Raises:
-        StoreError: if it cannot be opened, is damaged, was written by a newer assay, or must be migrated first.
     """
     engine = _engine(location)
     try:
@@ -62,11 +59,7 @@ def open_database(location: Path | str, migrate: Literal["auto", "check"] | None
 
 
 def migrate_database(location: Path | str) -> tuple[str | None, str]:
-    """Bring a database to the newest migration; return where it was and where it is now.
-
-    Raises:
-        StoreError: if it cannot be opened, is damaged, or was written by a newer assay.
-    """
+    """Bring a database to the newest migration; return where it was and where it is now."""
     engine = _engine(location)
     try:
         with _in_words(engine, "migrate"):
@@ -78,7 +71,6 @@ def migrate_database(location: Path | str) -> tuple[str | None, str]:
 
 
 def current_revision(location: Path | str) -> str | None:
-    """Which migration a database is at; None when it has no tables yet."""
     engine = _engine(location)
     try:
         with _in_words(engine, "open"):
@@ -296,12 +288,7 @@ R = TypeVar("R")
 
 @contextmanager
 def writing(engine: Engine) -> Iterator[Session]:
-    """One transaction that may change something; committed at the end, undone on any error.
-
-    Raises:
-        StoreError: if the database does not answer.
-        UsageError: if it cannot hold a value that it was given.
-    """
+    """One transaction that may change something; committed at the end, undone on any error."""
     writers = _writers_to(engine)
     with _failures_in_words(engine), writers.turn:
         with Session(engine, expire_on_commit=False) as session, session.begin():
@@ -386,7 +373,6 @@ class TableAccess:
             return session.execute(query).all()
 
     def _scalars(self, query: Executable) -> Sequence[Any]:
-        """The first column of every row."""
         with reading(self._engine) as session:
             return session.scalars(query).all()
 
@@ -424,7 +410,6 @@ class WriteAheadLog:
 
     @property
     def committed(self) -> int:
-        """How many commits there were so far."""
         return commits(self._engine)
 
     def has(self, commit: int) -> bool:

@@ -115,11 +115,7 @@ def to_cursor(key: tuple[object, ...]) -> str:
 
 
 def from_cursor(cursor: str, *kinds: type) -> tuple[object, ...]:
-    """Read a sort key back; its parts have the kinds given.
-
-    Raises:
-        UsageError: if it is no cursor of this list.
-    """
+    """Read a sort key back; its parts have the kinds given."""
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
         key = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
@@ -185,8 +181,6 @@ class JobFilter:
 
 
 class Listing(TableAccess):
-    """Reading the store in lists."""
-
     def campaigns(
         self,
         *,
@@ -197,11 +191,6 @@ class Listing(TableAccess):
         cursor: str | None = None,
         limit: int = 50,
     ) -> Page[CampaignSummary]:
-        """Campaigns, the newest first.
-
-        Args:
-            text: part of the id, the benchmark's name, who submitted it, or a label.
-        """
         equal = ((CampaignRow.state, state), (CampaignRow.benchmark, benchmark), (CampaignRow.origin, origin))
         query = select(CampaignRow).options(defer(CampaignRow.document))
         query = query.where(*(column == value for column, value in equal if value))
@@ -216,7 +205,6 @@ class Listing(TableAccess):
         return page.map(lambda row: campaign_summary(row, counts.get(row.id, {})))
 
     def campaign(self, campaign: str) -> CampaignSummary:
-        """One campaign."""
         with self._reading() as session:
             row = session.get(CampaignRow, campaign, options=[defer(CampaignRow.document)])
             if row is None:
@@ -224,7 +212,6 @@ class Listing(TableAccess):
             return campaign_summary(row, count_jobs(session, [campaign]).get(campaign, {}))
 
     def campaign_document(self, campaign: str) -> dict[str, Any]:
-        """The benchmark file of a campaign, as it was read."""
         document: dict[str, Any] | None = self._scalar(select(CampaignRow.document).where(CampaignRow.id == campaign))
         if document is None:
             raise unknown_campaign(campaign)
@@ -254,7 +241,6 @@ class Listing(TableAccess):
             }
 
     def job(self, job_id: str) -> JobDetail:
-        """One job with its documents."""
         rows = self._rows(job_rows(JobRow.document, JobRow.result).where(JobRow.id == job_id))
         if not rows:
             raise unknown_job(job_id)
@@ -277,7 +263,6 @@ def unknown_campaign(campaign: str) -> UsageError:
 
 
 def campaign_summary(row: CampaignRow, counts: Mapping[str, int]) -> CampaignSummary:
-    """A campaign's row as a line of a list."""
     orphaned = row.state == "running" and row.engine == "local" and not has_owner(row)
     return record_from(
         CampaignSummary,
@@ -295,13 +280,11 @@ def has_owner(row: CampaignRow) -> bool:
 
 
 def job_summary(row: Row[Any]) -> JobSummary:
-    """A job's row as a line of a list."""
     point = json.loads(row.point) if row.point else {}
     return record_from(JobSummary, row, campaign=row.campaign_id, index=row.position, agent=row.agent_id, point=point)
 
 
 def count_jobs(session: Session, campaigns: list[str]) -> dict[str, dict[str, int]]:
-    """How many jobs of each campaign are in which state."""
     counts: dict[str, dict[str, int]] = {}
     query = select(JobRow.campaign_id, JobRow.state, func.count()).where(JobRow.campaign_id.in_(campaigns))
     for campaign, state, count in session.execute(query.group_by(JobRow.campaign_id, JobRow.state)):

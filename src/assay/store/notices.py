@@ -96,8 +96,6 @@ def put_in(session: Session, notices: Iterable[NewNotice], now: float) -> int:
 
 
 class Notices(TableAccess):
-    """What has to be sent, what was, and what could not be."""
-
     def __init__(
         self, engine: Engine, clock: Clock, policy: NoticePolicy | None = None, seed: int | None = None
     ) -> None:
@@ -212,11 +210,7 @@ class Notices(TableAccess):
             return tuple(map(_notice, rows))
 
     def again(self, notice_id: int) -> Notice:
-        """Send a notice after all that was given up.
-
-        Raises:
-            UsageError: `unknown-notice` if there is none, `lifecycle` if it was not given up.
-        """
+        """Send a notice after all that was given up."""
         with self._writing() as session:
             row = session.get(NoticeRow, notice_id, with_for_update=True)
             if row is None:

@@ -58,10 +58,7 @@ class Counts:
 
 
 class OverviewReader(TableAccess):
-    """Reading how things stand."""
-
     def counts(self) -> Counts:
-        """How many campaigns there are, and what is open of the rest."""
         jobs = select(JobRow.state, func.count()).where(JobRow.state.in_(("pending", "running")))
         with self._reading() as session:
             states = {state: count for state, count in session.execute(jobs.group_by(JobRow.state))}  # noqa: C416
@@ -133,8 +130,6 @@ class CampaignFile:
 
 
 class ActivityReader(TableAccess):
-    """Reading what time-driven rules are about."""
-
     def last_results(self) -> dict[str, float]:
         """Benchmark → time of its newest result that has a value."""
         newest = (
@@ -156,7 +151,6 @@ class ActivityReader(TableAccess):
         return tuple(LostAgent(*row) for row in self._rows(query.order_by(AgentRow.name, AgentRow.id)))
 
     def newest_event(self) -> int:
-        """Number of the newest line in the history of jobs."""
         return JobHistory(self._engine, SYSTEM_CLOCK).last_event()
 
     def ended_after(self, event: int, limit: int = 500) -> tuple[tuple[EndedJob, ...], int]:
@@ -227,8 +221,6 @@ class NewestPoint:
 
 
 class HeadlineRows(TableAccess):
-    """Reading what headlines are made of."""
-
     def names(self, benchmarks: Sequence[str]) -> tuple[SeriesName, ...]:
         query = select(SeriesRow.benchmark, SeriesRow.metric, func.max(SeriesRow.checked))
         query = query.where(SeriesRow.benchmark.in_(benchmarks)).group_by(SeriesRow.benchmark, SeriesRow.metric)
@@ -265,12 +257,10 @@ class HeadlineRows(TableAccess):
             return {benchmark: campaign for benchmark, campaign in rows}  # noqa: C416  (rows are no pairs to a type checker)
 
     def documents(self, campaigns: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """The benchmark files of campaigns."""
         query = select(CampaignRow.id, CampaignRow.document).where(CampaignRow.id.in_(campaigns))
         return dict(self._rows(query))
 
     def metrics(self, jobs: Iterable[str | None]) -> dict[str, str]:
-        """The metrics of the results of jobs, as JSON text."""
         wanted = [job for job in jobs if job]
         query = select(JobRow.id, json_part(JobRow.result, "metrics").label("metrics"))
         query = query.where(JobRow.id.in_(wanted), JobRow.result.is_not(None))

@@ -35,14 +35,11 @@ class PriceRecord:
 
 
 class Prices(TableAccess):
-    """Keeping, reading and removing prices."""
-
     def all(self) -> tuple[PriceRecord, ...]:
         rows = self._scalars(select(PriceRow).order_by(PriceRow.machine).limit(_MOST))
         return tuple(record_from(PriceRecord, row) for row in rows)
 
     def get(self, machine: str) -> PriceRecord:
-        """The price of one name or pattern, as it was given."""
         row = self._scalar(select(PriceRow).where(PriceRow.machine == machine))
         if row is None:
             raise _unknown(machine)
@@ -53,9 +50,6 @@ class Prices(TableAccess):
 
         Args:
             date: the day on which it was looked up, as `2026-03-01`; today when empty.
-
-        Raises:
-            UsageError: `value` if one of them makes no sense.
         """
         _check(machine, per_hour, currency)
         now = self._clock.utc()
@@ -72,7 +66,6 @@ class Prices(TableAccess):
             return record_from(PriceRecord, session.get_one(PriceRow, machine, populate_existing=True))
 
     def remove(self, machine: str) -> None:
-        """Forget a price."""
         with self._writing() as session:
             row = session.get(PriceRow, machine)
             if row is None:

@@ -104,9 +104,7 @@ class ResultIndex(Protocol):
         """The campaign of an id, of a unique beginning of one, of `latest` or `latest~2`."""
         ...
 
-    def labels(self, benchmark: str) -> Iterator[tuple[str, Mapping[str, str]]]:
-        """Campaigns of a benchmark, or of all, each with its labels."""
-        ...
+    def labels(self, benchmark: str) -> Iterator[tuple[str, Mapping[str, str]]]: ...
 
     def revisions(self, benchmark: str, prefix: str = "") -> Iterator[Revision]:
         """What the campaigns of a benchmark were measured at, where the commit begins like this."""
@@ -135,8 +133,6 @@ class Revision:
 
 
 class StoreIndex:
-    """The campaigns of a store, for references."""
-
     def __init__(self, store: Store) -> None:
         self._store = store
 
@@ -198,13 +194,8 @@ class References:
         """The results that a reference names, the newest first.
 
         Args:
-            benchmark: Labels and commits are looked for among the campaigns of this benchmark alone.
             most: How many, or `all`, of those that a label, a commit or a folder names. Left out, the newest of a
                 label or commit, and all of a folder.
-
-        Raises:
-            NoSuchResultError: if nothing of that name is there.
-            UsageError: if it names several, or is badly written.
         """
         path = _path(reference)
         if path is not None:

@@ -57,10 +57,6 @@ class SampleFiles(ContentFiles):
 
         Args:
             source: the content, or a file that has it. A file is shared rather than copied where the system can.
-
-        Raises:
-            UsageError: `mismatch` if the content is another, `samples` if it is not Parquet.
-            StoreError: if it cannot be read or kept.
         """
         path = self.path(checked_digest(digest))
         if path.exists():
@@ -89,11 +85,7 @@ class SampleFiles(ContentFiles):
             upload.unlink(missing_ok=True)
 
     def read(self, digest: str) -> tuple[SampleSet, ...]:
-        """Read samples back; a copy here that is damaged is replaced by the one of the object store.
-
-        Raises:
-            StoreError: if the file is missing or its content is not what its name says.
-        """
+        """Read samples back; a copy here that is damaged is replaced by the one of the object store."""
         if self.backing is not None:
             self.find(digest)
         path = self.path(digest)
@@ -111,11 +103,7 @@ class SampleFiles(ContentFiles):
 
 
 def check_samples(path: Path, digest: str, most: int = MOST_SAMPLES) -> None:
-    """Make sure that a file holds samples, and no more than can be read; only its description is read for that.
-
-    Raises:
-        UsageError: `sample-file` if it does not.
-    """
+    """Make sure that a file holds samples, and no more than can be read; only its description is read for that."""
     pa, pq = arrow()
     try:
         with pq.ParquetFile(path) as file:
@@ -289,11 +277,7 @@ def _names(table: Any, column: str) -> np.ndarray[Any, Any]:  # noqa: ANN401  (p
 
 
 def write_whole(path: Path, content: bytes | memoryview) -> None:
-    """Write a file so that it is either there whole or not at all, also when the power goes.
-
-    Raises:
-        StoreError: if there is no room or no permission; nothing half-written stays.
-    """
+    """Write a file so that it is either there whole or not at all, also when the power goes."""
     try:
         files.write_whole(path, content)
     except OSError as problem:

@@ -55,8 +55,6 @@ class ScheduleTiming:
 
 
 class Schedules(TableAccess):
-    """Keeping, reading, pausing and removing schedules."""
-
     def keep(self, name: str, schedule: Schedule, submission: Submission, by: str) -> tuple[ScheduleRecord, bool]:
         """Make a schedule, or change the one of this name; the second part says whether it is new.
 
@@ -90,14 +88,12 @@ class Schedules(TableAccess):
             return _schedule(row), False
 
     def get(self, reference: str) -> ScheduleRecord:
-        """A schedule by its id or its name."""
         with self._reading() as session:
             return _schedule(_find(session, reference))
 
     def schedules(
         self, *, state: str = "", text: str = "", cursor: str | None = None, limit: int = 50
     ) -> Page[ScheduleRecord]:
-        """Schedules by name, without what they submit."""
         query = select(ScheduleRow).options(defer(ScheduleRow.document))
         if state:
             query = query.where(ScheduleRow.state == state)
@@ -113,7 +109,6 @@ class Schedules(TableAccess):
         return [ScheduleTiming(*timing) for timing in self._rows(query.order_by(row.id))]
 
     def pause(self, reference: str) -> ScheduleRecord:
-        """Let a schedule rest: nothing fires until it is resumed."""
         return self._set(reference, "paused")
 
     def resume(self, reference: str) -> ScheduleRecord:
@@ -145,11 +140,7 @@ def unknown_schedule(reference: str) -> UsageError:
 
 
 def read_schedule(section: Mapping[str, Any], name: str) -> Schedule:
-    """The times of a schedule, as its row keeps them.
-
-    Raises:
-        StoreError: `schedule` if this machine cannot make sense of them, such as of a time zone that it does not know.
-    """
+    """The times of a schedule, as its row keeps them."""
     try:
         return Schedule.model_validate(section)
     except ValidationError as invalid:
@@ -238,8 +229,6 @@ class OverlapError(Exception):
 
 
 class Firings(TableAccess):
-    """Taking due times, and keeping their outcomes."""
-
     # Taking
 
     def take_due(self, schedule: str, server: str) -> tuple[FiringRecord, ...]:
@@ -293,11 +282,6 @@ class Firings(TableAccess):
     # Outcomes
 
     def standing(self, firing: FiringRecord) -> FiringObstacles:
-        """What stands in the way of a firing now.
-
-        Raises:
-            FiringLostError: if it is no longer this server's; then nothing may be done about what stands there.
-        """
         earlier = (
             FiringRow.schedule_id == firing.schedule,
             FiringRow.outcome.in_(("taken", "waiting")),
@@ -353,7 +337,6 @@ class Firings(TableAccess):
         return next(map(_with_state, self._rows(_WITH_STATE.where(FiringRow.id == firing))), None)
 
     def firings(self, schedule: str, *, cursor: str | None = None, limit: int = 50) -> Page[FiringRecord]:
-        """The firings of a schedule, the newest first."""
         query, order = _WITH_STATE.where(FiringRow.schedule_id == schedule), (FiringRow.due,)
         rows = self._rows(page_query(query, order, cursor, limit, newest_first=True))
         return page_of(rows, order, limit).map(_with_state)
@@ -416,7 +399,6 @@ def _lock(session: Session, schedule: str, *, skip_locked: bool = False) -> bool
 
 
 def _running(session: Session, schedule: str) -> tuple[str, ...]:
-    """The campaigns of a schedule that still run."""
     query = (
         select(CampaignRow.id)
         .join(FiringRow, FiringRow.campaign_id == CampaignRow.id)

@@ -147,8 +147,6 @@ class LastCheck:
 
 
 class SeriesRows(TableAccess):
-    """Series and points of one database."""
-
     # Writing
 
     def add(self, series: Sequence[SeriesRecord], points: Sequence[NewPoint]) -> None:
@@ -202,7 +200,6 @@ class SeriesRows(TableAccess):
         return tuple(self._scalars(query.order_by(SeriesRow.id)))
 
     def page(self, which: SeriesFilter, cursor: str | None, limit: int) -> Page[SeriesRecord]:
-        """Series by benchmark and metric."""
         order = (SeriesRow.benchmark, SeriesRow.metric, SeriesRow.id)
         with self._reading() as session:
             page = read_page(session, select(SeriesRow).where(*_like(which)), order, cursor, limit)
@@ -210,11 +207,6 @@ class SeriesRows(TableAccess):
         return page.map(lambda row: series_record(row, counts.get(row.id)))
 
     def find(self, reference: str) -> SeriesRecord:
-        """One series, by its id or a unique beginning of it.
-
-        Raises:
-            UsageError: `unknown-series` if there is none, `ambiguous` if there are several.
-        """
         unknown = UsageError(
             f"no series {reference!r} is there", code="unknown-series", try_="`assay series list` shows what is there"
         )
@@ -232,7 +224,6 @@ class SeriesRows(TableAccess):
         return records
 
     def points(self, series: str, newest: int | None = None) -> tuple[Point, ...]:
-        """The points of a series, oldest first."""
         query = select(PointRow).where(PointRow.series_id == series)
         if newest is None:
             return tuple(map(_point, self._scalars(query.order_by(PointRow.at, PointRow.id))))
@@ -240,7 +231,6 @@ class SeriesRows(TableAccess):
         return tuple(map(_point, self._scalars(query)))[::-1]
 
     def points_page(self, series: str, cursor: str | None, limit: int) -> Page[Point]:
-        """The points of a series, oldest first, a page at a time."""
         query = select(PointRow).where(PointRow.series_id == series)
         with self._reading() as session:
             return read_page(session, query, (PointRow.at, PointRow.id), cursor, limit).map(_point)
@@ -254,7 +244,6 @@ class SeriesRows(TableAccess):
         return points
 
     def contexts(self, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-        """What was around some points, by their ids."""
         return dict(self._rows(select(PointRow.id, PointRow.context).where(PointRow.id.in_(tuple(ids)))))
 
     def columns(self, series: Sequence[str], longest: int) -> dict[str, PointColumns]:
@@ -349,10 +338,7 @@ def _like(which: SeriesFilter) -> list[ColumnElement[bool]]:
 
 
 class FindingRows(TableAccess):
-    """Findings of one database."""
-
     def before(self, series: Sequence[str]) -> dict[str, LastCheck]:
-        """What the last check of each series left."""
         checks: dict[str, LastCheck] = {}
         columns = (SeriesRow.id, SeriesRow.checked, SeriesRow.report, SeriesRow.better)
         with self._reading() as session:
@@ -386,11 +372,6 @@ class FindingRows(TableAccess):
         return tuple(again)
 
     def get(self, reference: str) -> StoredFinding:
-        """One finding, by its id or a unique beginning of it.
-
-        Raises:
-            UsageError: `unknown-finding` if there is none, `ambiguous` if there are several.
-        """
         unknown = UsageError(
             f"no finding {reference!r} is there", code="unknown-finding", try_="`assay series findings` lists them"
         )
@@ -414,11 +395,6 @@ class FindingRows(TableAccess):
         cursor: str | None = None,
         limit: int = 50,
     ) -> Page[StoredFinding]:
-        """Findings, the newest first.
-
-        Args:
-            since: only those found at this moment or later, in seconds since 1970.
-        """
         conditions: list[ColumnElement[bool]] = []
         conditions += [FindingRow.series_id == series] if series else []
         conditions += [FindingRow.state == state] if state else []

@@ -70,11 +70,7 @@ class _BadLineError(Exception):
 
 
 def read_series_file(path: Path) -> SeriesFile:
-    """Read a file of points; lines that cannot be used are reported and left out.
-
-    Raises:
-        UsageError: if the file cannot be read, or lacks a column that every line needs.
-    """
+    """Read a file of points; lines that cannot be used are reported and left out."""
     try:
         text = read_bounded(path, _LARGEST_FILE).decode("utf-8-sig")
     except OSError as problem:
@@ -253,11 +249,7 @@ def _context(line: Mapping[str, Any]) -> dict[str, JsonValue]:
 
 
 def checked_point(point: FilePoint) -> FilePoint:
-    """A point that was sent, under the same rules as a line of a file.
-
-    Raises:
-        UsageError: if it cannot be kept, and why.
-    """
+    """A point that was sent, under the same rules as a line of a file."""
     line = {
         **point.context,
         "series": point.series,

@@ -38,7 +38,6 @@ _log = logging.getLogger("assay.store")
 
 
 def keep_score(engine: Engine, job_id: str, *, scorer: str, version: str, computed_at: float, document: str) -> None:
-    """Add what a scorer said about the answers of a job."""
     with writing(engine) as session:
         session.add(
             ScoreRow(
@@ -74,7 +73,6 @@ class Store(TableAccess):
         """Open a store.
 
         Args:
-            folder: where samples and artefacts lie, and the database when no URL is given.
             objects: the object store that samples and artefacts also go to, such as `s3://bucket/prefix`; from
                 ASSAY_OBJECTS, else as the folder remembers it, when None.
             prompt: send files when a campaign ends, and delete objects when one goes; a server does both by itself.
@@ -101,14 +99,12 @@ class Store(TableAccess):
         return self.engine.dialect.name == "sqlite" and is_read_only(self.folder / DATABASE)
 
     def close(self) -> None:
-        """Let the database go."""
         self.engine.dispose()
 
     # The object store
 
     @property
     def shelves(self) -> Shelves:
-        """The files of each kind."""
         return {"samples": self.samples, "artefacts": self.artefacts}
 
     def work_off(
@@ -220,14 +216,12 @@ class Store(TableAccess):
     # Jobs and runs
 
     def move_job(self, job_id: str, event: Event) -> State:
-        """Take a job one step along its life."""
         with self._writing() as session:
             row = session.get_one(JobRow, job_id)
             row.state = after(cast("State", row.state), event)
             return row.state
 
     def end_job(self, job_id: str, event: Event, *, verdict: str | None, result: str, seconds: float) -> None:
-        """Keep what was concluded about a job, with its last step."""
         with self._writing() as session:
             row = session.get_one(JobRow, job_id)
             row.state = after(cast("State", row.state), event)
@@ -289,14 +283,12 @@ class Store(TableAccess):
             return campaign_summary(row, Counter(job.state for job in jobs)), jobs
 
     def job_state(self, job_id: str) -> State:
-        """How far a job is; its document and its result are not read."""
         state = self._scalar(select(JobRow.state).where(JobRow.id == job_id))
         if state is None:
             raise unknown_job(job_id)
         return cast("State", state)
 
     def job(self, job_id: str) -> StoredJob:
-        """One job, without the rest of its campaign."""
         row = self._scalar(select(JobRow).where(JobRow.id == job_id))
         if row is None:
             raise unknown_job(job_id)
@@ -307,11 +299,7 @@ class Store(TableAccess):
         return Listing(self.engine).campaigns(limit=limit).items
 
     def find(self, reference: str) -> str:
-        """The campaign that a reference names: an id, a unique beginning of one, `latest` or `latest~2`.
-
-        Raises:
-            UsageError: if it names none or several.
-        """
+        """The campaign that a reference names: an id, a unique beginning of one, `latest` or `latest~2`."""
         name, _, back = reference.partition("~")
         with self._reading() as session:
             if name == "latest" and (back.isdigit() or not back):

@@ -21,8 +21,6 @@ REPORTED = "told"
 
 
 class Table(DeclarativeBase):
-    """Base of all tables."""
-
     metadata = MetaData(naming_convention=NAMES)
     type_annotation_map = {dict[str, Any]: JSON}  # noqa: RUF012  (SQLAlchemy reads it from the class)
 

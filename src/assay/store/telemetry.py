@@ -74,11 +74,7 @@ class Recording:
 
 
 def read_telemetry(content: bytes) -> Recording:
-    """Read a file of telemetry, `machine.csv.gz` or `telemetry.csv.gz`, as it is kept with a run.
-
-    Raises:
-        StoreError: if it is damaged, or something else.
-    """
+    """Read a file of telemetry, `machine.csv.gz` or `telemetry.csv.gz`, as it is kept with a run."""
     try:
         tracks = _tracks(_unpacked(content))
     except (OSError, EOFError, zlib.error, ValueError) as problem:
@@ -199,8 +195,6 @@ class ScrapedSeries:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Metrics:
-    """Everything that was scraped in a stretch of time."""
-
     series: tuple[ScrapedSeries, ...]
     interval_s: float
     """Time between two scrapes, as it was asked for."""
@@ -213,7 +207,6 @@ class Metrics:
     """What could not be scraped, and why."""
 
     def named(self, *names: str) -> tuple[ScrapedSeries, ...]:
-        """All series of some names."""
         return tuple(series for series in self.series if series.name in names)
 
     @property
@@ -263,7 +256,6 @@ def merged(parts: Sequence[Metrics]) -> Metrics:
 
 
 def encode(metrics: Metrics) -> bytes:
-    """Write metrics as one Parquet table."""
     import numpy as np
 
     pa, pq = arrow()
@@ -305,11 +297,6 @@ def encode(metrics: Metrics) -> bytes:
 
 
 def decode(content: bytes) -> Metrics:
-    """Read metrics back.
-
-    Raises:
-        StoreError: if the content is damaged, or something else.
-    """
     pa, pq = arrow()
     try:
         table = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)

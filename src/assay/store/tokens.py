@@ -42,19 +42,13 @@ class Token:
 
 
 class TokenStore(TableAccess):
-    """Making, checking, listing and revoking tokens."""
-
     def __init__(self, engine: Engine, clock: Clock) -> None:
         super().__init__(engine, clock)
         self._lock = threading.Lock()
         self._trusted: dict[str, tuple[float, Token]] = {}
 
     def create(self, name: str, role: str, expires_in_s: float | None = None) -> tuple[Token, str]:
-        """Make a token; the secret is returned here and never again.
-
-        Raises:
-            UsageError: `role` if there is no such role, `name` if it has none.
-        """
+        """Make a token; the secret is returned here and never again."""
         secret = PREFIX + secrets.token_urlsafe(32)
         return self.adopt(secret, name, role, expires_in_s), secret
 
@@ -96,7 +90,6 @@ class TokenStore(TableAccess):
         return token
 
     def list(self) -> tuple[Token, ...]:
-        """All tokens, the oldest first."""
         rows = self._scalars(select(TokenRow).order_by(TokenRow.created_at, TokenRow.id))
         return tuple(record_from(Token, row) for row in rows)
 
@@ -115,7 +108,6 @@ class TokenStore(TableAccess):
                 _note_use(session)
 
     def revoke(self, token_id: str) -> None:
-        """Take a right away."""
         with self._writing() as session:
             gone = session.execute(delete(TokenRow).where(TokenRow.id == token_id))
             if not gone.rowcount:  # type: ignore[attr-defined]

@@ -32,12 +32,6 @@ Past = Mapping[str, Sequence[Movement]]
 
 
 def digest_html(digest: Digest, spots: Spots, past: Past | None = None) -> str:
-    """Write a digest as one self-contained HTML file.
-
-    Args:
-        spots: Series → its results, for the pictures; a series without any is not drawn.
-        past: Series → all its changes, older ones too; those of the digest when left out.
-    """
     history = past if past is not None else _by_series(digest.movements)
     body = el(
         "body",

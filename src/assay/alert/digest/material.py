@@ -38,12 +38,8 @@ _NOT_MEASURED = ("failed", "poisoned")
 
 
 class DigestSource(Protocol):
-    """Where the material lies."""
-
     @property
-    def name(self) -> str:
-        """The folder of a store, or the URL of a server."""
-        ...
+    def name(self) -> str: ...
 
     def series(self) -> Iterator[SeriesRecord]: ...
 

@@ -59,11 +59,7 @@ def read_channels(
     """Read a channels file (YAML, TOML or JSON).
 
     Args:
-        environ: where secrets are looked up; this process' environment when left out.
         only: name of the one channel that will be used; secrets of the others need not be set.
-
-    Raises:
-        UsageError: with every problem found, each with its line; no value that may be a secret is shown.
     """
     try:
         source = read(path)
@@ -92,11 +88,7 @@ def kind_names() -> list[str]:
 
 
 def find_kind(name: str) -> type[Channel] | None:
-    """The class of a kind of channel, built in or registered by an installed package; None if there is none.
-
-    Raises:
-        UsageError: if it cannot be loaded, or is no channel.
-    """
+    """The class of a kind of channel, built in or registered by an installed package; None if there is none."""
     if name in OURS:
         module, _, attribute = OURS[name].partition(":")
         kind_class = getattr(import_module(module), attribute)
@@ -216,10 +208,6 @@ def try_channel(channels: Mapping[str, Channel], name: str, server: str = "") ->
 
     Returns:
         What was wrong although it was taken; None when nothing was.
-
-    Raises:
-        UsageError: `unknown-channel` if there is none of that name.
-        NotifyError: if it was not taken, without any secret.
     """
     if name not in channels:
         near = difflib.get_close_matches(name, channels, 1)

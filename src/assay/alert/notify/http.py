@@ -46,11 +46,7 @@ class HttpReply:
     body: bytes
 
     def document(self) -> Any:  # noqa: ANN401  (JSON has no narrower type)
-        """The body as JSON.
-
-        Raises:
-            NotifyError: if it is none.
-        """
+        """The body as JSON."""
         try:
             return json.loads(self.body)
         except ValueError:
@@ -75,8 +71,6 @@ class HttpChannel(Channel):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Makes the calls that one message needs; they share one limit of time."""
-
     timeout_s: float
     ca: Path | None = None
     proxy: str | None = None
@@ -87,17 +81,11 @@ class Caller:
         object.__setattr__(self, "_until_s", time.monotonic() + self.timeout_s)
 
     def post(self, url: str, document: object, headers: Mapping[str, str] | None = None) -> HttpReply:
-        """Send a JSON document; see `ask`."""
         return self.ask("POST", url, json.dumps(document, ensure_ascii=False).encode(), headers)
 
     def ask(
         self, method: str, url: str, content: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> HttpReply:
-        """Make a call and return its answer if it is a good one.
-
-        Raises:
-            NotifyError: if there is no answer in time, or it is not a good one.
-        """
         import anyio
 
         try:
@@ -210,11 +198,7 @@ async def _read(response: Any) -> HttpReply:  # noqa: ANN401  (httpx is loaded b
 
 
 def certificates(ca: Path | None) -> ssl.SSLContext:
-    """Whom to trust: the given authorities, or the public ones.
-
-    Raises:
-        NotifyError: if the file cannot be read.
-    """
+    """Whom to trust: the given authorities, or the public ones."""
     try:
         return _public() if ca is None else ssl.create_default_context(cafile=str(ca))
     except OSError as problem:

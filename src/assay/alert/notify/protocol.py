@@ -52,8 +52,6 @@ class NotifyError(AssayError):
 
 
 class Notifier(Protocol):
-    """Sends messages to one place."""
-
     def send(self, message: Message) -> str | None:
         """Send a message and return when its receiver has taken it.
 
@@ -62,9 +60,6 @@ class Notifier(Protocol):
 
         Returns:
             What was wrong although it was taken, in one sentence; None when nothing was.
-
-        Raises:
-            NotifyError: if it was not taken.
         """
         ...
 
@@ -84,11 +79,7 @@ def _is_address(value: str) -> str:
 
 
 def check_address(value: str) -> str:
-    """An address that can be called.
-
-    Raises:
-        ValueError: if it cannot; the address is not repeated, it may be a secret.
-    """
+    """An address that can be called."""
     try:
         parts = urlsplit(value)
         fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -130,11 +121,7 @@ class Channel(Section):
 
 
 def revealed(text: str) -> str:
-    """A text with its secrets in place, just before it is used.
-
-    Raises:
-        NotifyError: if one of them is not set.
-    """
+    """A text with its secrets in place, just before it is used."""
     try:
         return resolve_secrets(text)
     except MeasureError as missing:

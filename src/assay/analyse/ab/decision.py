@@ -81,7 +81,6 @@ class ABDecision:
 
     @property
     def is_final(self) -> bool:
-        """Whether more pairs are not needed."""
         return self.differs or self.alike
 
 

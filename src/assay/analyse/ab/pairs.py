@@ -186,7 +186,6 @@ def _finite(run: RunReading, wanted: MetricSelection) -> float | None:
 
 
 def _why(run: RunReading, wanted: MetricSelection) -> str:
-    """Why a run cannot be compared; empty where it can."""
     return run.why_absent(wanted) or ("" if _finite(run, wanted) is not None else f"its {wanted} is no finite number")
 
 

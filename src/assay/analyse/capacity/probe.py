@@ -275,7 +275,6 @@ def share_held(by_run: Sequence[Values], share: float, limit: float, *, higher: 
     that many samples count as one that the larger of the two spreads is explained.
 
     Args:
-        by_run: The samples of each run in order, all finite; one run at least has some.
         alpha: Chance of a wrong miss where the truth lies on the limit.
     """
     parts = [values for values in by_run if values.size]

@@ -44,8 +44,6 @@ class ProbeStep:
 
 @dataclass(frozen=True, slots=True)
 class CapacityResult:
-    """What the search found."""
-
     capacity: float | None
     """The highest rate that was measured to meet the objective; None where no rate did."""
     low: float | None
@@ -270,7 +268,6 @@ class RateSearch:
         return next_step(self._judged(), self.search)
 
     def tell(self, outcome: ProbeOutcome) -> None:
-        """Add what a probe saw."""
         self.outcomes.append(outcome)
 
     def facts(self) -> dict[str, JsonValue]:
@@ -349,7 +346,6 @@ def saturated(t: Counts, in_flight: Counts, due: Counts, done: Counts, latency_s
 
     Args:
         t: Seconds, rising, one entry per look of the load loop (some each second).
-        latency_s: About how long one answer takes when nothing else is asked, where it is known.
 
     Returns:
         True where requests in flight grew steadily and far fewer ended than were due, longer than chance or the

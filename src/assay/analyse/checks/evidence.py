@@ -48,7 +48,6 @@ class CheckEvidence:
 
     @property
     def good(self) -> tuple[SingleRunResult, ...]:
-        """The runs that ended without an error."""
         return tuple(run for run in self.runs if run.error is None)
 
     @property
@@ -118,6 +117,5 @@ class CheckEvidence:
         return stats.max if value is None else value
 
     def windows(self, read: Callable[[Window], float | None]) -> dict[int, float]:
-        """Run id → one figure of its measured window, for the runs that have it."""
         seen = {run.run_id: read(run.window) for run in self.good if run.window}
         return {run: value for run, value in seen.items() if value is not None}

@@ -56,7 +56,6 @@ def _share(window: Window, seconds: float | None) -> float | None:
 
 
 def _worst(shares: dict[int, float], limit: float, what: str, of_what: str) -> tuple[bool, str]:
-    """The run with the largest share, in words."""
     if not shares:
         return True, ""
     run = max(shares, key=lambda key: shares[key])

@@ -253,7 +253,6 @@ def _held(
     by_run: Mapping[int, NDArray[np.float64]] | None,
     alpha: float,
 ) -> tuple[bool | None, str]:
-    """Whether one metric keeps to a limit, in its own direction."""
     value: float | None = getattr(stats, statistic)
     name = f"{label}.{statistic}"
     if value is None:

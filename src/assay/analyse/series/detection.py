@@ -278,11 +278,7 @@ class State:
         return Series(np.array(self._values), self._better, errors, tuple(self._labels), self._name)
 
     def append(self, value: float, standard_error: float = math.nan, label: str = "") -> SeriesReport:
-        """Add the newest point and say what the series shows now.
-
-        Args:
-            value: The new result; NaN where it is missing.
-        """
+        """Add the newest point and say what the series shows now."""
         self._values.append(float(value))
         if self._errors is not None:
             self._errors.append(standard_error)

@@ -41,11 +41,7 @@ def identity(
     metric: str,
     labels: Mapping[str, str],
 ) -> str:
-    """The name of a series: the beginning of a hash of what makes it.
-
-    Args:
-        metric: a metric, or a statistic of one such as `ttft_ms.p99`.
-    """
+    """The name of a series: the beginning of a hash of what makes it."""
     return content_hash(
         {
             "version": _VERSION,

@@ -54,7 +54,6 @@ class Series:
             raise UsageError(message, code="series-length", at=self.name or "series", try_=remedy)
 
     def label(self, index: int) -> str | None:
-        """What a point is called."""
         return self.labels[index] if self.labels else None
 
 
@@ -205,7 +204,6 @@ def direction_of(difference: float, better: Better | None) -> Direction:
 
 
 def series_of(values: Sequence[float], better: Better | None = None, name: str = "") -> Series:
-    """A series of plain numbers."""
     return Series(np.asarray(values, dtype=np.float64), better, name=name)
 
 

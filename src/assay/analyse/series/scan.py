@@ -69,8 +69,6 @@ class ChangeCandidate(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """What a piece shows."""
-
     step: ChangeCandidate
     span: ChangeCandidate
     memory: float
@@ -78,7 +76,6 @@ class Scan(NamedTuple):
 
     @property
     def clearest(self) -> ChangeCandidate:
-        """The change that chance shows less often."""
         return min(self.step, self.span, key=lambda change: change.chance)
 
 

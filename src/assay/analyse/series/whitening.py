@@ -166,7 +166,6 @@ class Growing:
         return out
 
     def append(self, value: float, weight: float) -> None:
-        """Add a point, in the units of the others."""
         n = self.count
         if n == self._weights.size:
             self._weights = np.concatenate([self._weights, np.zeros(n)])

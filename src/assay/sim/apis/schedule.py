@@ -104,11 +104,6 @@ def packed(value: object) -> bytes:
 
 
 def asked(body: bytes) -> dict[str, object]:
-    """The JSON object of a request.
-
-    Raises:
-        HttpError: if it is none.
-    """
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as problem:
@@ -133,8 +128,6 @@ class ReplyShape:
 
 
 class ScheduleBuilder:
-    """Makes courses of plans."""
-
     def __init__(self, script: SimScript) -> None:
         self._script = script
         self._shapes: dict[tuple[str, int], ReplyShape] = {}

@@ -26,8 +26,6 @@ def made_word(number: int) -> str:
 
 
 class WordTokenizer:
-    """Words and their numbers."""
-
     def __init__(self) -> None:
         self._words: list[str] = []
         self._numbers: dict[str, int] = {}
@@ -39,20 +37,10 @@ class WordTokenizer:
             self._numbers = {word: number for number, word in enumerate(self._words)}
 
     def encode(self, text: str) -> list[int]:
-        """The number of each word.
-
-        Raises:
-            OverflowError: if more words than the server can know were seen.
-        """
         self._prepare()
         return [self._number(word) for word in text.split()]
 
     def decode(self, numbers: Sequence[int]) -> str:
-        """The words of some numbers, with single spaces.
-
-        Raises:
-            IndexError: if a number has no word.
-        """
         if any(not isinstance(number, int) or number < 0 for number in numbers):
             raise IndexError("a token is a number of 0 or more")
         self._prepare()
@@ -74,11 +62,7 @@ def count(text: str) -> int:
 
 
 def chat_texts(ask: dict[str, Any]) -> list[str]:
-    """The text of each message of a chat.
-
-    Raises:
-        HttpError: if there is none.
-    """
+    """The text of each message of a chat."""
     messages = ask.get("messages")
     if not isinstance(messages, list) or not messages:
         raise HttpError(400, "messages is not a list with at least one message")
@@ -119,11 +103,7 @@ def prompt_tokens(prompt: object) -> int:
 
 
 def texts_of(value: object, words: WordTokenizer) -> list[str]:
-    """The texts of an embedding request: one text, several, or their tokens.
-
-    Raises:
-        HttpError: if it is none of these.
-    """
+    """The texts of an embedding request: one text, several, or their tokens."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, list) and value:
@@ -138,11 +118,7 @@ def texts_of(value: object, words: WordTokenizer) -> list[str]:
 
 
 def limit(ask: dict[str, Any], *names: str) -> int | None:
-    """A bound of a request: the first of some keys that has one.
-
-    Raises:
-        HttpError: if it is not a whole number of 1 or more.
-    """
+    """A bound of a request: the first of some keys that has one."""
     for name in names:
         value = ask.get(name)
         if value is not None:

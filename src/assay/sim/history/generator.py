@@ -187,7 +187,6 @@ def _since(history: History, night: int) -> list[HistoryEvent]:
 
 
 def _host(history: History, bench: Bench, night: int) -> str:
-    """The machine that does the work of a benchmark."""
     host = bench.host
     for event in _since(history, night):
         if event.to is not None and event.host == host:

@@ -18,8 +18,6 @@ Outcome = Literal["found", "missed", "false", "part", "withdrawn"]
 
 @dataclass(frozen=True, slots=True)
 class DetectedChange:
-    """A finding, with nights instead of points."""
-
     series: str
     night: int
     """The first night after it."""

@@ -212,11 +212,6 @@ class History(Section):
 
 
 def read_history(path: Path) -> History:
-    """Read the settings of a history from a YAML file.
-
-    Raises:
-        SpecError: with every problem, if it is not one.
-    """
     document = read_file(path)
     try:
         # Through JSON, because only its strict mode takes a list for a tuple.

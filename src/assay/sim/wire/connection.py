@@ -24,15 +24,12 @@ _KEPT_HEADS = 4096
 
 
 class HttpError(Exception):
-    """A request that cannot be served."""
-
     def __init__(self, status: int, message: str, code: str | None = None) -> None:
         self.status, self.message, self.code = status, message, code
         super().__init__(message)
 
 
 def status_line(status: int) -> bytes:
-    """The first line of an answer."""
     try:
         phrase = HTTPStatus(status).phrase
     except ValueError:
@@ -42,8 +39,6 @@ def status_line(status: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What the head of a request says."""
-
     method: str
     path: str
     query: str
@@ -64,11 +59,7 @@ class HeadCache:
         self._kept: dict[bytes, Head] = {}
 
     def read(self, raw: bytes) -> Head:
-        """Read a head with the empty line that ends it.
-
-        Raises:
-            HttpError: if it is not HTTP/1.
-        """
+        """Read a head with the empty line that ends it."""
         head = self._kept.get(raw)
         if head is None:
             head = _parse(raw)
@@ -132,11 +123,7 @@ def _parse(raw: bytes) -> Head:
 
 
 def dechunk(data: bytes, at: int, most: int) -> tuple[bytes, int] | None:
-    """Join a body that came in chunks, from a place in the data; gives the place after it, None if more must come.
-
-    Raises:
-        HttpError: if a size is no number, or the body is longer than allowed.
-    """
+    """Join a body that came in chunks, from a place in the data; gives the place after it, None if more must come."""
     parts: list[bytes] = []
     total = 0
     while True:

@@ -33,9 +33,6 @@ class Agents(Transactions):
         """Make a device known, or refresh what is known of it; the word says which: created, updated, recovered.
 
         Labels given on the server and a wish to drain outlive a restart of the device.
-
-        Raises:
-            UsageError: `agent-key` if it is known under another key.
         """
         now = self._now()
         with self._writing() as session:
@@ -80,7 +77,6 @@ class Agents(Transactions):
             return Page(self._records(session, page.items), page.next)
 
     def agent(self, agent_id: str) -> AgentRecord:
-        """One agent, by its id."""
         with self._reading() as session:
             return self._record(session, known_agent(session, agent_id))
 
@@ -200,7 +196,6 @@ def wrong_key(agent_id: str) -> UsageError:
 
 
 def known_agent(session: Session, agent_id: str, *, lock: bool = False) -> AgentRow:
-    """The row of an agent; an error when there is none."""
     row = session.get(AgentRow, agent_id, with_for_update=LOCK if lock else None)
     if row is None:
         raise unknown_agent(agent_id)
@@ -228,7 +223,6 @@ def give_back(session: Session, row: JobRow, now: float) -> None:
 
 
 def end_attempt(session: Session, row: JobRow, state: str, now: float) -> None:
-    """End the newest attempt at a job."""
     newest = (AttemptRow.job_id == row.id, AttemptRow.fence == row.fence)
     session.execute(update(AttemptRow).where(*newest).values(state=state, ended_at=now))
 

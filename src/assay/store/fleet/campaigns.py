@@ -126,11 +126,7 @@ class ExternalCampaigns(Endings):
     def know(
         self, campaign: str, external: Elsewhere, *, by: str = "", label_of: Callable[[Job], str] | None = None
     ) -> bool:
-        """Keep a campaign that is measured elsewhere; False where it was known already.
-
-        Raises:
-            UsageError: `conflict` if another campaign has its id.
-        """
+        """Keep a campaign that is measured elsewhere; False where it was known already."""
         now, digest = self._now(), content_hash([external.benchmark, *(job.digest for job in external.jobs)])
         with self._writing() as session:
             added = session.execute(

@@ -37,14 +37,7 @@ class LockedJob:
 
 
 class Endings(Matcher):
-    """Cancelling, deadlines, giving up, retrying, and the end of a campaign."""
-
     def cancel(self, job_id: str, reason: str = "", *, by: str = "") -> State:
-        """Cancel a job in whatever state it is; one that has ended stays as it ended.
-
-        Raises:
-            UsageError: `unknown-job` if there is none, `not-fleet` if this machine itself measures it.
-        """
         outcome = self.batch("cancel", (job_id,), reason=reason, by=by)[job_id]
         if outcome.state is None:
             raise unknown_job(job_id)
@@ -53,11 +46,6 @@ class Endings(Matcher):
         return outcome.state
 
     def retry(self, job_id: str, *, by: str = "") -> State:
-        """Let a job that failed, was cancelled or was set aside wait for an agent again.
-
-        Raises:
-            UsageError: `unknown-job` if there is none, `conflict` if it is in no state to be retried.
-        """
         outcome = self.batch("retry", (job_id,), by=by)[job_id]
         if outcome.state is None:
             raise unknown_job(job_id)

@@ -27,8 +27,6 @@ _NEW_RUNS = insert(cast("Table", RunRow.__table__))
 
 
 class Leases(Matcher):
-    """Who may measure what, and what came of it."""
-
     def take(self, agent_id: str, device: str = "") -> Lease | None:
         """Give an agent the next job that it can do, or nothing."""
         with self._writing() as session:

@@ -37,8 +37,6 @@ MOST_AT_ONCE = 1000
 
 
 class Transactions(TableAccess):
-    """One database, one clock, one set of rules."""
-
     def __init__(
         self,
         engine: Engine,
@@ -78,10 +76,7 @@ def unknown_agent(agent_id: str) -> UsageError:
 
 
 class JobHistory(Transactions):
-    """Reading the history."""
-
     def history(self, job_id: str) -> tuple[EventRecord, ...]:
-        """Everything that happened to a job and to its campaign, in order."""
         with self._reading() as session:
             campaign = session.scalar(select(JobRow.campaign_id).where(JobRow.id == job_id))
             if campaign is None:

@@ -55,19 +55,11 @@ class Outbox:
         self.folder = folder
 
     def to_send(self, kind: Kind, digest: str) -> None:
-        """Note that a file has to go to the object store; done before the file is put in its place.
-
-        Raises:
-            StoreError: `disk` if it cannot be noted.
-        """
+        """Note that a file has to go to the object store; done before the file is put in its place."""
         self._note("send", kind, digest, instead_of="delete")
 
     def to_delete(self, kind: Kind, digest: str) -> None:
-        """Note that an object has to go; done after the file is gone.
-
-        Raises:
-            StoreError: `disk` if it cannot be noted.
-        """
+        """Note that an object has to go; done after the file is gone."""
         self._note("delete", kind, digest, instead_of="send")
 
     def done(self, mark: Mark) -> None:
@@ -127,7 +119,6 @@ class Backing:
     def __init__(
         self, folder: Path, settings: ObjectSettings, *, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
-        """Name an object store."""
         self.settings = settings
         self.outbox = Outbox(folder / "outbox")
         self._monotonic = monotonic
@@ -138,7 +129,6 @@ class Backing:
 
     @property
     def url(self) -> str:
-        """Where the object store is."""
         return self.settings.place.url
 
     @property
@@ -147,13 +137,6 @@ class Backing:
         return self._away is not None and self._monotonic() < self._away[0]
 
     def asked(self, act: Callable[[ObjectFiles], T]) -> T:
-        """Ask the object store for something.
-
-        Raises:
-            ObjectsAwayError: if it does not answer, or did not a moment ago.
-            StoreError: if it refuses.
-            UsageError: if what is needed to speak to it is not installed.
-        """
         with self._opening:
             if self._away is not None:
                 until, last_failure = self._away
@@ -185,15 +168,6 @@ class Backing:
         self.asked(lambda objects: objects.delete(keys))
 
     def fetch(self, key: str, digest: str, path: Path) -> bool:
-        """Bring an object to this machine, if it has the content that its name says.
-
-        Returns:
-            False when the object store does not have it.
-
-        Raises:
-            ObjectsAwayError: if it does not answer.
-            StoreError: `objects-damaged` if the content is another, `disk` if there is no room here.
-        """
         actual = ""
         for _ in range(_TRIES):
             try:
@@ -224,11 +198,7 @@ class Backing:
             return None
 
     def open(self) -> ObjectFiles:
-        """The object store; nothing is asked of it yet.
-
-        Raises:
-            UsageError: if something that it needs is not installed or not set.
-        """
+        """The object store; nothing is asked of it yet."""
         with self._opening:
             if self._files is None:
                 self._files = open_objects(self.settings.place)
@@ -264,11 +234,6 @@ def _download(parts: Iterator[bytes], digest: str, path: Path) -> str:
 
 
 def remembered(folder: Path) -> ObjectSettings | None:
-    """The object store that a store's folder remembers; None when it has none.
-
-    Raises:
-        StoreError: if the file cannot be read.
-    """
     path = folder / _FILE
     try:
         document = json.loads(path.read_bytes())
@@ -287,11 +252,6 @@ def remembered(folder: Path) -> ObjectSettings | None:
 
 
 def remember(folder: Path, settings: ObjectSettings) -> None:
-    """Keep which object store stands behind a store's folder.
-
-    Raises:
-        StoreError: `disk` if it cannot be kept.
-    """
     document = {"schema": _SCHEMA, "url": settings.place.url, "cache_bytes": settings.cache_bytes}
     try:
         files.write_whole(folder / _FILE, f"{json.dumps(document, indent=2)}\n".encode())
@@ -305,11 +265,7 @@ def forget(folder: Path) -> None:
 
 
 def chosen(folder: Path, given: str | None, cache_bytes: int | None = None) -> tuple[ObjectSettings | None, bool]:
-    """The object store behind a store's folder, and whether the folder does not remember it yet.
-
-    Raises:
-        UsageError: `objects-url` if that cannot be read, `objects-other` if the folder remembers another one.
-    """
+    """The object store behind a store's folder, and whether the folder does not remember it yet."""
     previous = remembered(folder)
     said = given or os.environ.get(VARIABLE)
     place = parse_place(said) if said else None

@@ -54,11 +54,7 @@ class ObjectPlace:
 
 
 def parse_place(text: str) -> ObjectPlace:
-    """Read where an object store is: `s3://bucket/prefix`, `file:///folder` or the path of a folder.
-
-    Raises:
-        UsageError: `objects-url` if it cannot be read; a secret in it is not repeated.
-    """
+    """Read where an object store is: `s3://bucket/prefix`, `file:///folder` or the path of a folder."""
     if text.startswith(("s3://", "file://")):
         try:
             parts = urlsplit(text)
@@ -151,13 +147,9 @@ class ObjectFiles(Protocol):
         """Keep a file, in place of what lay under its key; it is there whole or not at all."""
         ...
 
-    def get(self, key: str) -> Iterator[bytes]:
-        """Read an object in parts; raises FileNotFoundError if there is none."""
-        ...
+    def get(self, key: str) -> Iterator[bytes]: ...
 
-    def facts(self, key: str) -> ObjectFacts | None:
-        """What is known about an object; None when there is none."""
-        ...
+    def facts(self, key: str) -> ObjectFacts | None: ...
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects; those that are not there are gone already."""
@@ -169,11 +161,7 @@ class ObjectFiles(Protocol):
 
 
 def open_objects(place: ObjectPlace) -> ObjectFiles:
-    """Open an object store; nothing is asked of it yet.
-
-    Raises:
-        UsageError: `missing-s3` if what it needs is not installed.
-    """
+    """Open an object store; nothing is asked of it yet."""
     if place.scheme == "file":
         return FolderObjects(place)
     from assay.store.objects.s3 import S3Objects
@@ -192,7 +180,6 @@ class FolderObjects:
         self._root = Path(place.prefix)
 
     def put(self, key: str, source: Path) -> None:
-        """Copy a file in, and name it when it is whole."""
         with self._store_errors():
             target = self._root / key
             make_folder(target.parent)
@@ -209,7 +196,6 @@ class FolderObjects:
                 raise
 
     def get(self, key: str) -> Iterator[bytes]:
-        """Read a file in parts."""
         path = self._root / key
         with self._store_errors():
             if not path.is_file():
@@ -219,7 +205,6 @@ class FolderObjects:
                     yield block
 
     def facts(self, key: str) -> ObjectFacts | None:
-        """What the file system knows about a file."""
         with self._store_errors():
             path = self._root / key
             return _facts(key, path) if path.is_file() else None
@@ -230,7 +215,6 @@ class FolderObjects:
                 (self._root / key).unlink(missing_ok=True)
 
     def list(self, prefix: str) -> Iterator[ObjectFacts]:
-        """Walk through a folder; what is still being written is left out."""
         with self._store_errors():
             for path in sorted((self._root / prefix).rglob("*")):
                 if path.is_file() and not path.name.startswith(".part-"):

@@ -76,12 +76,10 @@ class S3Failure:
 
     @property
     def is_refusal(self) -> bool:
-        """Whether the server understood and will not, so that asking again is of no use."""
         return self.status is not None and 300 <= self.status < 500 and self.status not in _PASSING
 
 
 def read_answer(text: str) -> S3Failure:
-    """Read an error of the library."""
     line, _, insides = text.partition(_INSIDES)
     status, code, message, server = (pattern.search(line) for pattern in (_STATUS, _CODE, _MESSAGE, _ASKED))
     if status is not None:
@@ -128,26 +126,22 @@ class S3Objects:
             raise ObjectsAwayError(f"{key} arrived with {stored.size_bytes} of {size} bytes", at=self.place.url)
 
     def get(self, key: str) -> Iterator[bytes]:
-        """Read an object in parts, as they come."""
         with self._translated_errors(key):
             for part in self._obstore.get(self._store, key).stream(min_chunk_size=_READ):
                 yield bytes(part)
 
     def facts(self, key: str) -> ObjectFacts | None:
-        """What the bucket knows about an object."""
         with suppress(FileNotFoundError), self._translated_errors(key):
             return _facts(self._obstore.head(self._asked, key))
         return None
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Delete objects, many with one request."""
         every = list(keys)
         for first in range(0, len(every), _KEYS_TOGETHER):
             with suppress(FileNotFoundError), self._translated_errors(every[first]):
                 self._obstore.delete(self._store, every[first : first + _KEYS_TOGETHER])
 
     def list(self, prefix: str) -> Iterator[ObjectFacts]:
-        """Every object below a prefix, page by page."""
         with self._translated_errors(prefix):
             for page in self._obstore.list(self._store, prefix, chunk_size=_KEYS_TOGETHER):
                 yield from map(_facts, page)

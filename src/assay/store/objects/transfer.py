@@ -51,11 +51,7 @@ class TransferReport:
 
 
 def tried(backing: Backing, folder: Path) -> bool:
-    """Write, read and delete a small object; whether files of assay are there already.
-
-    Raises:
-        AssayError: if any of it is not possible.
-    """
+    """Write, read and delete a small object; whether files of assay are there already."""
     content = uuid.uuid4().bytes
     key = f"test-object/{content.hex()[:12]}"
     if backing.settings.place.scheme == "file":
@@ -79,9 +75,6 @@ def join(folder: Path, backing: Backing, shelves: Shelves) -> int:
     """Put an object store behind a store's folder: everything that lies there has to go to it; return how much.
 
     The folder remembers it last, so that a process that ends in the middle leaves nothing out.
-
-    Raises:
-        UsageError: if it cannot be spoken to, because something is not installed or not set.
     """
     if backing.settings.place.scheme == "file":
         Path(backing.settings.place.prefix).mkdir(parents=True, exist_ok=True)
@@ -108,7 +101,6 @@ def work_off(
 
     Args:
         wanted: tells which of some files records still name, so that these are not deleted.
-        sends: whether files are sent; otherwise objects are deleted alone.
         settled_s: leave files alone that came so lately: an upload may soon be moved.
     """
     folder = backing.outbox.folder
@@ -344,11 +336,7 @@ def wanted(session: Session, samples: ContentFiles, kind: Kind, digests: Collect
 
 
 def verify(engine: Engine, backing: Backing, shelves: Shelves, *, content: bool = False) -> VerifyReport:
-    """Hold an object store against the records; what lies whole on this machine alone is sent next.
-
-    Raises:
-        StoreError: if the object store is away or refuses.
-    """
+    """Hold an object store against the records; what lies whole on this machine alone is sent next."""
     records = named(engine)
     waiting, missing, damaged, replaced = [], [], [], []
     there = unnamed = 0
@@ -377,11 +365,7 @@ def verify(engine: Engine, backing: Backing, shelves: Shelves, *, content: bool 
 
 
 def fetch_all(engine: Engine, shelves: Shelves, tell: Callable[[str], None]) -> FetchReport:
-    """Bring every file that records name to this machine.
-
-    Raises:
-        StoreError: if the object store is away or refuses.
-    """
+    """Bring every file that records name to this machine."""
     fetched, missing, damaged = 0, [], []
     for shelf, digest in _not_here(named(engine), shelves):
         tell(shelf.key(digest))
