@@ -289,11 +289,11 @@ def _pending_notices(known: DecisionContext, now: float) -> Decision | None:
     return wish if wish.notices else None
 
 
-def _if_changed(kept: StoredAlert | None, before: Sequence[AlertRecord]) -> AlertRecord | None:
+def _if_changed(stored: StoredAlert | None, before: Sequence[AlertRecord]) -> AlertRecord | None:
     """An alert that was kept, unless only numbers of its members are new."""
-    if kept is None:
+    if stored is None:
         return None
-    now = record_of(kept)
+    now = record_of(stored)
     same = bool(before) and _outline(before[0]) == _outline(now)
     return None if same else now
 

@@ -136,8 +136,8 @@ def of_finding(known: KnownFinding, at: float) -> Event:
     )
 
 
-def of_findings(found: Iterable[KnownFinding], at: float) -> tuple[Event, ...]:
-    return tuple(of_finding(finding, at) for finding in found)
+def of_findings(findings: Iterable[KnownFinding], at: float) -> tuple[Event, ...]:
+    return tuple(of_finding(finding, at) for finding in findings)
 
 
 def of_silence(benchmark: str, last: float, after_s: float, now: float) -> Event:
@@ -208,10 +208,10 @@ def _limits(
     labels: Mapping[str, str],
     samples: Samples | None,
 ) -> Iterator[Event]:
-    asked = dict.fromkeys(rule.alert.metric or "" for rule in rules if rule.alert.when in ("above", "below"))
+    metrics = dict.fromkeys(rule.alert.metric or "" for rule in rules if rule.alert.when in ("above", "below"))
     reported: set[str] = set()
     kind = machine_kind(result.environment)
-    for name in asked:
+    for name in metrics:
         wanted, statistic = split_statistic(name, result.metrics)
         for metric, stats in result.metrics.items():
             full = f"{metric}.{statistic}" if statistic else metric
@@ -277,8 +277,8 @@ def _around(value: float, interval: Interval) -> Interval:
 
 
 def _moved(known: KnownFinding) -> FindingSummary:
-    finding, said = known.finding, known.triage
-    because = (*finding.because, *said.because) if finding.unconfirmed else said.because
+    finding, triage = known.finding, known.triage
+    because = (*finding.because, *triage.because) if finding.unconfirmed else triage.because
     machine = known.first_bad.context.get("machine")
     return FindingSummary(
         id=known.id,
@@ -293,9 +293,9 @@ def _moved(known: KnownFinding) -> FindingSummary:
         probability=finding.probability,
         since=known.first_bad.at,
         kind=finding.kind,
-        cause=said.cause,
+        cause=triage.cause,
         because=because,
-        differs=said.differs,
+        differs=triage.differs,
         machine=str(machine) if machine else "",
     )
 

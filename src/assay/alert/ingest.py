@@ -49,7 +49,7 @@ def observe(store: Store, record: CampaignRecord, clock: Clock = SYSTEM_CLOCK) -
     findings = series.check(touched)
     for result in record.jobs:
         if result.state in ("done", "failed"):
-            mine = [finding for finding in findings if touched.get(finding.series.id) == result.job]
+            own = [finding for finding in findings if touched.get(finding.series.id) == result.job]
             consider(
                 store,
                 result,
@@ -59,7 +59,7 @@ def observe(store: Store, record: CampaignRecord, clock: Clock = SYSTEM_CLOCK) -
                 clock=clock,
                 document=document,
                 labels=record.labels,
-                findings=mine,
+                findings=own,
             )
     return findings
 
@@ -157,14 +157,14 @@ def _document(store: Store, campaign: str) -> Mapping[str, Any] | None:
 def check_silence(store: Store, rules: Sequence[Rule], clock: Clock) -> tuple[AlertRecord, ...]:
     """Open what rules say about benchmarks without results, and resolve it when results come."""
     now = clock.utc().timestamp()
-    asked = [rule for rule in rules if rule.alert.when == "silent"]
+    silence_rules = [rule for rule in rules if rule.alert.when == "silent"]
     standing = _standing(store, "silent")
-    if not asked and not standing:
+    if not silence_rules and not standing:
         return ()
     last = ActivityReader(store.engine).last_results()
     changed: list[AlertRecord] = []
     quiet: set[str] = set()
-    for rule in asked:
+    for rule in silence_rules:
         for benchmark in _benchmarks(rule, last):
             after_s = rule.alert.after or 0.0
             # Before the rule existed, no results were expected.
@@ -185,18 +185,18 @@ def check_agents(
         listening_since: when the server began: time before that does not count as silence.
     """
     now = clock.utc().timestamp()
-    asked = [rule for rule in rules if rule.alert.when == "agent-lost"]
+    agent_rules = [rule for rule in rules if rule.alert.when == "agent-lost"]
     standing = _standing(store, "agent-lost")
-    if not asked and not standing:
+    if not agent_rules and not standing:
         return ()
     away = ActivityReader(store.engine).lost_agents(now - silent_after_s)
     changed: list[AlertRecord] = []
     by_wait: dict[float, list[Rule]] = {}
-    for rule in asked:
+    for rule in agent_rules:
         by_wait.setdefault(max(silent_after_s, rule.alert.after or 0.0), []).append(rule)
-    for after_s, some in sorted(by_wait.items()):
+    for after_s, of_wait in sorted(by_wait.items()):
         lost = [of_lost(agent, after_s, now) for agent in away if now - max(agent.last_seen, listening_since) > after_s]
-        changed += evaluate(store, lost, some, clock)
+        changed += evaluate(store, lost, of_wait, clock)
     back = [of_back(agent, now) for agent in sorted(standing - {agent.id for agent in away})]
     return (*changed, *evaluate(store, back, rules, clock))
 
@@ -215,13 +215,13 @@ def follow_jobs(
     if not ended:
         return (), last
     all_rules = rules_of(AlertRules(store.engine).list()) if rules is None else rules
-    asked = [rule for rule in all_rules if rule.alert.when == "failed"]
+    failure_rules = [rule for rule in all_rules if rule.alert.when == "failed"]
     events = [
         of_ended(job)
         for job in ended
-        if any(is_for(rule, job.benchmark) and rule.created_at <= job.at for rule in asked)
+        if any(is_for(rule, job.benchmark) and rule.created_at <= job.at for rule in failure_rules)
     ]
-    return evaluate(store, events, asked, clock), last
+    return evaluate(store, events, failure_rules, clock), last
 
 
 def note_files(store: Store, clock: Clock, since: str) -> str:

@@ -203,8 +203,8 @@ def acted(
     changed = replace(alert, members=_by_people(alert, happening), snoozed_until=until if state == "snoozed" else None)
     if happening == "reopen" and not changed.standing:
         raise UsageError("this alert is already resolved; it reopens if the problem returns", code="lifecycle")
-    said = f"until {moment(until)}" if happening == "snooze" and until is not None else ""
-    reason = "; ".join(part for part in (why.strip()[:_LONGEST_WHY], said) if part)
+    limit = f"until {moment(until)}" if happening == "snooze" and until is not None else ""
+    reason = "; ".join(part for part in (why.strip()[:_LONGEST_WHY], limit) if part)
     return described(_step(changed, happening, by=by, why=reason, now=now))
 
 

@@ -201,8 +201,8 @@ def _moved(alert: AlertRecord) -> list[AlertMember]:
 def _sentences(alert: AlertRecord) -> tuple[str, ...]:
     """The sentences of an alert without those that only repeat the numbers in its rows."""
     numbers = {one_line(member.says) for member in _moved(alert)}
-    said = (one_line(sentence) for sentence in alert.sentences)
-    return tuple(sentence for sentence in said if sentence not in numbers and not (numbers and _MORE.match(sentence)))
+    sentences = (one_line(line) for line in alert.sentences)
+    return tuple(line for line in sentences if line not in numbers and not (numbers and _MORE.match(line)))
 
 
 def _row(member: AlertMember) -> ChangeRow:
@@ -260,13 +260,13 @@ class _Parts:
     def when(self) -> str:
         """What happened and when, in one sentence."""
         alert = self.alert
-        said = f"{_HAPPENED.get(self.event, self.event.capitalize())}, {_moment(alert.changed_at)}"
+        text = f"{_HAPPENED.get(self.event, self.event.capitalize())}, {_moment(alert.changed_at)}"
         if alert.changed_at != alert.opened_at:
-            said += f", first opened {_moment(alert.opened_at)}"
+            text += f", first opened {_moment(alert.opened_at)}"
         who = f", by {one_line(alert.by)}" if alert.by else ""
         why = alert.history[-1].why if alert.history and self.event in _OVER else ""
         of = f", benchmark {one_line(alert.benchmark)}" if alert.benchmark else ""
-        return f"{said}{who}{': ' if why else ''}{one_line(why)}. Severity {alert.severity}{of}."
+        return f"{text}{who}{': ' if why else ''}{one_line(why)}. Severity {alert.severity}{of}."
 
     def differences(self) -> list[tuple[str, str, str]]:
         rows = [
@@ -278,8 +278,8 @@ class _Parts:
     def cause(self) -> str:
         """What may explain it, unless a sentence says so already."""
         cause = one_line(self.alert.cause)
-        said = cause == "unknown" or any(cause in sentence for sentence in self.sentences)
-        return f"What may explain it: {cause}." if cause and not said else ""
+        known = cause == "unknown" or any(cause in sentence for sentence in self.sentences)
+        return f"What may explain it: {cause}." if cause and not known else ""
 
     def text(self) -> str:
         blocks = [self.title, self.when()]

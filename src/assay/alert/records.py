@@ -249,11 +249,11 @@ def kept_of(alert: AlertRecord) -> StoredAlert:
     )
 
 
-def record_of(kept: StoredAlert) -> AlertRecord:
-    parts = from_json(_Document, kept.document, source=kept.id)
+def record_of(stored: StoredAlert) -> AlertRecord:
+    parts = from_json(_Document, stored.document, source=stored.id)
     return AlertRecord(
-        **{name: getattr(kept, name) for name in _COLUMNS},
+        **{name: getattr(stored, name) for name in _COLUMNS},
         **{field.name: getattr(parts, field.name) for field in fields(_Document)},
-        history=_HISTORY.validate_json(kept.history),
+        history=_HISTORY.validate_json(stored.history),
         findings=findings_of(parts.members),
     )

@@ -45,8 +45,8 @@ class Rule:
 
     @property
     def note(self) -> RuleNote:
-        said = self.alert
-        return RuleNote(self.id, self.name, said.notify, said.quiet, said.timezone, said.at_most_every)
+        alert = self.alert
+        return RuleNote(self.id, self.name, alert.notify, alert.quiet, alert.timezone, alert.at_most_every)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +58,13 @@ class Judgement:
     """Why it cannot be decided."""
 
 
-def rule_of(kept: StoredRule) -> Rule | None:
+def rule_of(stored: StoredRule) -> Rule | None:
     """A stored rule; None when it was written by another version and can no longer be read."""
     try:
-        said = Alert.model_validate_json(json.dumps(kept.rule))
+        alert = Alert.model_validate_json(json.dumps(stored.rule))
     except ValidationError:
         return None
-    return Rule(kept.id, kept.name, kept.benchmark, said, kept.origin, kept.created_at, kept.told_at)
+    return Rule(stored.id, stored.name, stored.benchmark, alert, stored.origin, stored.created_at, stored.told_at)
 
 
 def rules_of(kept: Iterable[StoredRule]) -> tuple[Rule, ...]:
@@ -91,8 +91,8 @@ def given_rule(name: str, benchmark: str, alert: Alert, *, by: str, now: float) 
 
 def file_rules(benchmark: str, document: Mapping[str, Any], at: float) -> tuple[StoredRule, ...]:
     rules: dict[str, StoredRule] = {}
-    said = document.get("alerts")
-    for entry in said if isinstance(said, list | tuple) else ():
+    alerts = document.get("alerts")
+    for entry in alerts if isinstance(alerts, list | tuple) else ():
         try:
             alert = parsed(entry)
         except UsageError:
@@ -198,7 +198,7 @@ def _document(alert: Alert) -> dict[str, Any]:
     return alert.model_dump(mode="json", exclude_defaults=True) | {"when": alert.when}
 
 
-def _file_name(benchmark: str, alert: Alert, kept: str) -> str:
+def _file_name(benchmark: str, alert: Alert, name: str) -> str:
     """The name of a rule in a file: readable, and unique."""
-    mark = f" [{kept[:8]}]"  # two that read alike are still two
+    mark = f" [{name[:8]}]"  # two that read alike are still two
     return f"{benchmark}: {in_words(alert)}"[: _LONGEST_NAME - len(mark)] + mark

@@ -41,9 +41,9 @@ class RuleView:
     """When it last notified."""
 
     @classmethod
-    def of(cls, kept: StoredRule) -> RuleView:
-        read = rule_of(kept)
-        return cls(**asdict(kept), says=in_words(read.alert) if read else "")
+    def of(cls, rule: StoredRule) -> RuleView:
+        read = rule_of(rule)
+        return cls(**asdict(rule), says=in_words(read.alert) if read else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,23 +67,23 @@ class NoticeView:
     """Why the last try failed, or what was wrong although it was sent."""
 
     @classmethod
-    def of(cls, kept: Notice) -> NoticeView:
+    def of(cls, notice: Notice) -> NoticeView:
         try:
-            subject = subject_of(read_notice(kept.document, kept.key).alert)
+            subject = subject_of(read_notice(notice.document, notice.key).alert)
         except AssayError:  # written by another version
             subject = ""
         return cls(
-            kept.id,
-            kept.key,
-            kept.channel,
-            kept.alert,
+            notice.id,
+            notice.key,
+            notice.channel,
+            notice.alert,
             subject,
-            kept.state,
-            kept.attempts,
-            kept.created_at,
-            kept.not_before if kept.state == "waiting" else None,
-            kept.sent_at,
-            kept.error,
+            notice.state,
+            notice.attempts,
+            notice.created_at,
+            notice.not_before if notice.state == "waiting" else None,
+            notice.sent_at,
+            notice.error,
         )
 
 

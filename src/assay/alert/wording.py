@@ -45,17 +45,17 @@ def sentence(event: Event, rule: Rule) -> str:
     return f"{name} has sent no heartbeat {event.reason}"
 
 
-def change_in_words(found: FindingSummary, unit: str) -> str:
+def change_in_words(finding: FindingSummary, unit: str) -> str:
     """A change with its interval: `212 ms → 225 ms, +6.1 % [+4.1 %, +8.1 %]`."""
-    levels = f"{quantity(found.before, unit)} → {quantity(found.after, unit)}"
-    if found.change is not None and found.change_interval is not None:
-        low, high = (percent(end, signed=True) for end in (found.change_interval.low, found.change_interval.high))
-        size = f"{percent(found.change, signed=True)} [{low}, {high}]"
+    levels = f"{quantity(finding.before, unit)} → {quantity(finding.after, unit)}"
+    if finding.change is not None and finding.change_interval is not None:
+        low, high = (percent(end, signed=True) for end in (finding.change_interval.low, finding.change_interval.high))
+        size = f"{percent(finding.change, signed=True)} [{low}, {high}]"
     else:
-        ends = found.difference_interval
-        size = f"{number(found.difference)} [{number(ends.low)}, {number(ends.high)}] {unit}".rstrip()
-    drift = ", as a drift" if found.kind == "drift" else ""
-    return f"{levels}, {size}{drift}, since {moment(found.since)}"
+        ends = finding.difference_interval
+        size = f"{number(finding.difference)} [{number(ends.low)}, {number(ends.high)}] {unit}".rstrip()
+    drift = ", as a drift" if finding.kind == "drift" else ""
+    return f"{levels}, {size}{drift}, since {moment(finding.since)}"
 
 
 def described(alert: AlertRecord) -> AlertRecord:
@@ -81,17 +81,17 @@ def described(alert: AlertRecord) -> AlertRecord:
     )
 
 
-def blamed(found: FindingSummary) -> FactorDifference | None:
+def blamed(finding: FindingSummary) -> FactorDifference | None:
     """The difference that explains a change best; None where the triage blames none."""
-    return next((difference for difference in found.differs if cause_of(difference.name) == found.cause), None)
+    return next((difference for difference in finding.differs if cause_of(difference.name) == finding.cause), None)
 
 
-def cause_in_words(found: FindingSummary) -> str:
+def cause_in_words(change: FindingSummary) -> str:
     """What explains a change, in a few words: `code: commit 3f2a… → 91bc…`."""
-    difference = blamed(found)
+    difference = blamed(change)
     if difference is None:
-        return f"{found.cause}: {found.machine}" if found.cause == "machine" and found.machine else found.cause
-    return f"{found.cause}: {difference.name} {shown(difference.before)} → {shown(difference.after)}"
+        return f"{change.cause}: {change.machine}" if change.cause == "machine" and change.machine else change.cause
+    return f"{change.cause}: {difference.name} {shown(difference.before)} → {shown(difference.after)}"
 
 
 def moment(at: float) -> str:

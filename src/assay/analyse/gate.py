@@ -159,10 +159,10 @@ class LimitDraft:
         return 1.0 if self.change is None else self.change.chance(_worse(self.line))
 
 
-def draft_line(found: ResultPool, name: str, limits: RegressionLimits, by_run: ByRun) -> LimitDraft:
+def draft_line(pool: ResultPool, name: str, limits: RegressionLimits, by_run: ByRun) -> LimitDraft:
     """One number on both sides with its change, or why there is none."""
     metric, statistic = split_statistic(name)
-    old, new = _having(found.a, metric), _having(found.b[:1], metric)
+    old, new = _having(pool.a, metric), _having(pool.b[:1], metric)
     statistics = [stats for _, stats in (*old, *new)]
     # A spread is better small, whatever it is the spread of.
     better = "lower" if statistic == "std" else next((stats.better for stats in statistics if stats.better), None)
@@ -188,7 +188,7 @@ def draft_line(found: ResultPool, name: str, limits: RegressionLimits, by_run: B
         few = f"{have}: each side needs {MIN_RUNS} or more, or the baseline more results"
         spread = few if a[0].runs and b[0].runs else unknown_spread(statistic)
         return LimitDraft(replace(line, because=reason or spread))
-    return LimitDraft(line, change, min(len(reading.runs) for reading in (*a, *b)) if len(a) == 1 else 0, found.moved)
+    return LimitDraft(line, change, min(len(reading.runs) for reading in (*a, *b)) if len(a) == 1 else 0, pool.moved)
 
 
 def _having(jobs: Sequence[MultiRunJobResult], metric: str) -> list[tuple[MultiRunJobResult, MetricStatistics]]:
@@ -485,7 +485,7 @@ def _reasons(jobs: Sequence[JobGate], missing: Sequence[MultiRunJobResult]) -> t
         (objectives.count(None), len(objectives), "objective", "undecided"),
         (len(missing), len(missing), "job", "of the baseline not in the new result"),
     )
-    reasons = tuple(f"{some} of {count(every, thing)} {word}" for some, every, thing, word in tallies if some)
+    reasons = tuple(f"{number} of {count(every, thing)} {word}" for number, every, thing, word in tallies if number)
     red = [job for job in jobs if job.unpromised and any(line.answer == "red" for line in job.lines)]
     reasons += tuple(dict.fromkeys(job.unpromised for job in red))
     good = ((len(lines), "number", "within the limit"), (len(objectives), "objective", "met"))

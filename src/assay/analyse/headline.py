@@ -129,8 +129,8 @@ def readings(
     by_metric: dict[str, SeriesReading] = {}
     if result.state == "done":
         objective = result.definition.get("objective")
-        asked = [*headline_of_result(result), *(objective if isinstance(objective, Mapping) else ()), *named]
-        for name in asked:
+        names = [*headline_of_result(result), *(objective if isinstance(objective, Mapping) else ()), *named]
+        for name in names:
             for reading in _matching(str(name), result.metrics):
                 by_metric.setdefault(reading.metric, reading)
     for name in known:

@@ -97,9 +97,9 @@ def _device_failure(runs: Sequence[SingleRunResult]) -> Failure | None:
     """The failure of a job of which any run worked on another device than the one asked for."""
     for run in runs:
         if run.error is None and run.device is not None and not run.device.honoured:
-            asked, used = run.device.requested, run.device.used
-            message = f"{asked} was asked for and run {run.run_id} used {used} ({run.device.evidence})"
-            return Failure("device", message, phase="measure", try_=f"set target.device to {used}, or install {asked}")
+            wanted, used = run.device.requested, run.device.used
+            message = f"{wanted} was asked for and run {run.run_id} used {used} ({run.device.evidence})"
+            return Failure("device", message, phase="measure", try_=f"set target.device to {used}, or install {wanted}")
     return None
 
 

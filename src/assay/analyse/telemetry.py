@@ -299,12 +299,12 @@ def _by(metrics: Metrics, key: Callable[[ScrapedSeries], str], prefix: str = "")
     }
 
 
-def _rate(one: ScrapedSeries, interval_s: float) -> CounterCourse:
-    return rate(one.at_ms / 1e3, one.value, interval_s)
+def _rate(series: ScrapedSeries, interval_s: float) -> CounterCourse:
+    return rate(series.at_ms / 1e3, series.value, interval_s)
 
 
-def _gauge(one: ScrapedSeries, interval_s: float) -> CounterCourse:
-    return broken(one.at_ms / 1e3, one.value, interval_s)
+def _gauge(series: ScrapedSeries, interval_s: float) -> CounterCourse:
+    return broken(series.at_ms / 1e3, series.value, interval_s)
 
 
 def _scaled(course: CounterCourse, scale: float) -> CounterCourse:

@@ -18,7 +18,7 @@ from assay.store.store import Store, keep_score, scores_of
 Find = Callable[[str], Path]
 
 
-def scorers_of(result: MultiRunJobResult, asked: Sequence[str] = ()) -> tuple[str, ...]:
+def scorers_of(result: MultiRunJobResult, requested: Sequence[str] = ()) -> tuple[str, ...]:
     """Who judges: those asked for, else those of the benchmark, else those that judged after the run.
 
     Raises:
@@ -29,7 +29,7 @@ def scorers_of(result: MultiRunJobResult, asked: Sequence[str] = ()) -> tuple[st
     listed = [str(scorer) for scorer in named] if isinstance(named, list) else []
     facts = [run.facts.get("scores") for run in result.runs]
     before = [name for scores in facts if isinstance(scores, dict) for name in scores]
-    chosen = tuple(dict.fromkeys(list(asked) or listed or before))
+    chosen = tuple(dict.fromkeys(list(requested) or listed or before))
     if not chosen:
         raise UsageError(f"{result.job} names no scorer", code="no-scorer", try_="give one: --scorer rouge")
     return chosen

@@ -146,7 +146,7 @@ class ServerSource:
 
     def import_points(self, by_series: Mapping[str, Sequence[FilePoint]]) -> ImportedPoints:
         """Send points in portions; those of one series are sent together as far as they fit."""
-        points = [to_plain(point) for mine in by_series.values() for point in mine]
+        points = [to_plain(point) for points_of_one in by_series.values() for point in points_of_one]
         answers = [
             self._client.send(
                 "POST",
@@ -221,9 +221,9 @@ class ServerSource:
     def address(self, alert: AlertRecord) -> str:
         return f"{self._client.url}/api/v1/alerts/{alert.id}"
 
-    def _list(self, record: type[T], path: str, limit: int | None = None, **asked: str | float | None) -> Iterator[T]:
-        given = {name: value for name, value in asked.items() if value not in ("", None)}
-        pages = self._client.pages(path, {**given, "limit": min(limit or _PAGE, _PAGE)})
+    def _list(self, record: type[T], path: str, limit: int | None = None, **filters: str | float | None) -> Iterator[T]:
+        query = {name: value for name, value in filters.items() if value not in ("", None)}
+        pages = self._client.pages(path, {**query, "limit": min(limit or _PAGE, _PAGE)})
         return (adapter(record).validate_python(item) for item in islice(pages, limit))
 
 

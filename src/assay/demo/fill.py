@@ -111,12 +111,12 @@ class Bulk:
 
     def copy(self, campaigns: int, results: int, tell: Tell | None = None) -> FillSummary:
         """Write this many campaigns, with at least this many results in all."""
-        each = max(_LEAST_JOBS, math.ceil(results / campaigns))
-        plan = _plan(each).submitted_as(_CAMPAIGN)
+        jobs_each = max(_LEAST_JOBS, math.ceil(results / campaigns))
+        plan = _plan(jobs_each).submitted_as(_CAMPAIGN)
         patterns = [[self._pattern(job, variant) for variant in range(_VARIANTS)] for job in plan.jobs]
         names = [f"demo sweep {number + 1:02}" for number in range(min(_BENCHMARKS, campaigns))]
         self._know_series(names, plan)
-        portion = max(1, _AT_ONCE // each)
+        portion = max(1, _AT_ONCE // jobs_each)
         for begin in range(0, campaigns, portion):
             numbers = range(begin, min(begin + portion, campaigns))
             with writing(self._store.engine) as session:
@@ -124,7 +124,7 @@ class Bulk:
             if tell is not None:
                 tell(numbers.stop, campaigns)
         self._analyse()
-        return FillSummary(campaigns, campaigns * each, self._days)
+        return FillSummary(campaigns, campaigns * jobs_each, self._days)
 
     def _pattern(self, job: Job, variant: int) -> _Pattern:
         result = _result(job, variant, self._seed)

@@ -76,7 +76,7 @@ class Keeper:
         for agent, held_job in held:
             leases[agent.id].append(Held(held_job.summary.id, held_job.summary.fence))
         self._control.heartbeats(
-            [(agent, Heartbeat("busy" if some else "active", tuple(some))) for agent, some in leases.items()]
+            [(agent, Heartbeat("busy" if jobs else "active", tuple(jobs))) for agent, jobs in leases.items()]
         )
         for agent, held_job in held:
             self._go_on(agent, held_job.job, held_job.summary, scratch)

@@ -94,8 +94,8 @@ def write_conversations(scene: Scene, run: int, sent: DrawnRequests, failed: int
     outputs = []
     for place in range(min(_MOST_TURNS, len(sent))):
         session, turn = divmod(place, len(_TALK))
-        said, answer = _TALK[turn]
-        more = _as_sent(sent, place, session, turn, said)
+        prompt, answer = _TALK[turn]
+        more = _as_sent(sent, place, session, turn, prompt)
         if place < failed:
             more |= {"finish_reason": None, "error": "the server was overloaded", "output_tokens": 0}
             more |= {"ttft_ms": None, "e2e_ms": None}

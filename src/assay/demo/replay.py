@@ -159,12 +159,12 @@ def _runs(job: Job, drawn: NightResult) -> tuple[SingleRunResult, ...]:
     )
 
 
-def _environment(around: NightEnvironment) -> dict[str, JsonValue]:
+def _environment(night: NightEnvironment) -> dict[str, JsonValue]:
     """What was around a result, in the words of a real environment record."""
-    host = around.machine
+    host = night.machine
     machine: dict[str, JsonValue | None] = {
-        "id": hashlib.sha256(around.host.encode()).hexdigest()[:16],
-        "name": around.host,
+        "id": hashlib.sha256(night.host.encode()).hexdigest()[:16],
+        "name": night.host,
         "soc": host.cpu,
         "cpu": host.cpu,
         "architecture": "x86_64",
@@ -177,12 +177,12 @@ def _environment(around: NightEnvironment) -> dict[str, JsonValue]:
         "gpus": 1 if host.gpu else None,
         "driver": host.driver,
     }
-    rounds_ms = {"integer_ms": round(around.integer_ms, 4), "memory_ms": round(around.memory_ms, 4)}
+    rounds_ms = {"integer_ms": round(night.integer_ms, 4), "memory_ms": round(night.memory_ms, 4)}
     control: dict[str, JsonValue] = {"control": {"version": 1, **rounds_ms}}
     return {
         "machine": {name: value for name, value in machine.items() if value is not None},
         "packages": {**host.packages, "assay": __version__},
-        "git": {"commit": around.commit, "changed": False},
+        "git": {"commit": night.commit, "changed": False},
         "before": {"fitness": control},
         "after": {"fitness": control},
     }

@@ -35,8 +35,8 @@ _EACH_S = 3.0
 
 
 def _device_run(scene: Scene, _number: int) -> DrawnRun:
-    asked = str(getattr(scene.job.definition.target, "device", "cpu"))
-    tests = {name: figure for name, figure in _tests(scene.machine, asked).items() if figure[1] > 0}
+    device = str(getattr(scene.job.definition.target, "device", "cpu"))
+    tests = {name: figure for name, figure in _tests(scene.machine, device).items() if figure[1] > 0}
     slow = scene.moment.slower * scene.between_runs()
     tests_by_name: dict[str, JsonValue] = {}
     bare: dict[str, JsonValue] = {}
@@ -50,19 +50,19 @@ def _device_run(scene: Scene, _number: int) -> DrawnRun:
         tests_by_name[name] = _curve(scene, name, metric, level, begin)
         ratio = 0.994 + 0.003 * float(scene.draw.normal())
         bare[name] = {"ratio": ratio, "low": ratio - 0.006, "high": ratio + 0.006}
-        spans[name] = {} if asked == "cpu" else _span(scene)
+        spans[name] = {} if device == "cpu" else _span(scene)
     metrics = {sample_set.metric: float(np.median(sample_set.value)) for sample_set in samples}
     facts: dict[str, JsonValue] = {"device": {"name": scene.machine.gpu or scene.machine.cpu}, "tests": tests_by_name}
-    if asked != "cpu":
+    if device != "cpu":
         facts["bare"] = bare
-    proof = DeviceProof(asked, asked, {asked: 24}, "devices of 24 result tensors, read after each size")
+    proof = DeviceProof(device, device, {device: 24}, "devices of 24 result tensors, read after each size")
     phases = {"prepare": 0.1, "load": 1.4, "measure": _EACH_S * len(tests), "score": 0.1, "cleanup": 0.1}
     return DrawnRun(phases, metrics, tuple(samples), facts, proof, work=0.97, rss_mb=900.0, spans=spans)
 
 
-def _tests(machine: DemoMachine, asked: str) -> Mapping[str, tuple[str, float]]:
+def _tests(machine: DemoMachine, device: str) -> Mapping[str, tuple[str, float]]:
     """What a machine can do, beside those that are known best."""
-    if asked == "cpu":
+    if device == "cpu":
         cores = machine.cores / 48
         return {
             name: (metric, best * (cores**0.8 if metric.endswith("gb_per_s") else cores) / machine.speed**0.6)

@@ -325,11 +325,11 @@ def outcomes(scene: Scene, drawn: Sequence[DrawnRun]) -> list[RunOutcome]:
 
 def _outcome(scene: Scene, number: int, drawn: DrawnRun, at_s: float) -> RunOutcome:
     length = sum(drawn.phases.values())
-    seen = None if drawn.error else seen_of(scene, drawn.phases, drawn.work, drawn.rss_mb, drawn.spans)
+    observed = None if drawn.error else seen_of(scene, drawn.phases, drawn.work, drawn.rss_mb, drawn.spans)
     labels = {"gpu": enrolment(scene.machine).profile.labels.get("gpu", "")} if scene.machine.gpu else {}
-    more, absent, facts = derived(drawn.metrics, seen, scene.job.definition, labels, scene.machine.name)
+    more, absent, facts = derived(drawn.metrics, observed, scene.job.definition, labels, scene.machine.name)
     files = dict(drawn.files)
-    if scene.rich and seen is not None:
+    if scene.rich and observed is not None:
         files[FILE] = write_telemetry(scene, number, drawn.phases, drawn.work, drawn.rss_mb)
     begin = scene.at + timedelta(seconds=at_s)
     counts = {
@@ -349,7 +349,7 @@ def _outcome(scene: Scene, number: int, drawn: DrawnRun, at_s: float) -> RunOutc
         device=drawn.device,
         window=None if drawn.error else _window(scene, drawn),
         error=drawn.error,
-        seen=seen,
+        seen=observed,
     )
     return RunOutcome(result, drawn.samples, files)
 

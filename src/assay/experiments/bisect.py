@@ -363,7 +363,7 @@ class _Bisection:
         sure = guess.confidence >= self.wants.level
         likely = range(guess.first, guess.last + 1) if sure else _likely(now.chances, self.wants.level)
         rows = tuple(self.row(index) for index in sorted({0, self.last, *self.parts, *self.skipped}))
-        made = sum(map(_made, self.parts.values()))
+        pairs = sum(map(_made, self.parts.values()))
         return BisectResult(
             name=self.name,
             metric=str(self.wanted),
@@ -374,7 +374,7 @@ class _Bisection:
             because=self._because(rows, found=found, apart=found or not sure),
             ends=ends,
             rows=rows,
-            measured=made - sum(self.reused.values()),
+            measured=pairs - sum(self.reused.values()),
             seconds=self.session.clock.monotonic_s() - self.began_s,
         )
 

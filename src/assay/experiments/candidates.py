@@ -236,10 +236,10 @@ def _built(command: str, tree: Path, at_most_s: float) -> None:
                 else:
                     os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    said = log.read_text(errors="replace").splitlines()[-_TAIL:]
+    last_lines = log.read_text(errors="replace").splitlines()[-_TAIL:]
     log.unlink()
     if code:
-        last = next((line.strip() for line in reversed(said) if line.strip()), "it said nothing")
+        last = next((line.strip() for line in reversed(last_lines) if line.strip()), "it said nothing")
         raise UnbuiltError(f"it does not build (exit code {code}): {last}")
 
 

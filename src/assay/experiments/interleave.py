@@ -83,10 +83,10 @@ def machine_states(jobs: Sequence[Job], session: ExperimentSession, *, before: b
     readings: dict[tuple[str | None, bool], dict[str, JsonValue]] = {}
     states: list[dict[str, JsonValue]] = []
     for job in jobs:
-        asked = (device_of(job), session.control and job.definition.measure.control)
-        if asked not in readings:
-            readings[asked] = read(*asked)
-        whole: dict[str, JsonValue] = {**state, "fitness": readings[asked]}
+        asked_for = (device_of(job), session.control and job.definition.measure.control)
+        if asked_for not in readings:
+            readings[asked_for] = read(*asked_for)
+        whole: dict[str, JsonValue] = {**state, "fitness": readings[asked_for]}
         states.append(
             environment(Path(job.base)) | {"lock": session.held.record(), "before": whole} if before else whole
         )

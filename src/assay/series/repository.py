@@ -110,9 +110,9 @@ class SeriesStore:
             for name, reading in measured.items()
             if name not in existing
         ]
-        verdict, around = result.verdict or "" if result.state == "done" else "failed", context(result)
+        verdict, surroundings = result.verdict or "" if result.state == "done" else "failed", context(result)
         points = [
-            NewPoint(name, at, reading.value, reading.standard_error, verdict, result.job, around)
+            NewPoint(name, at, reading.value, reading.standard_error, verdict, result.job, surroundings)
             for name, reading in measured.items()
         ]
         self._rows.add(new, points)
@@ -124,10 +124,10 @@ class SeriesStore:
         for point in points:
             by_series.setdefault(point.series, []).append(point)
         records: dict[str, SeriesRecord] = {}
-        for name, mine in by_series.items():
+        for name, lines in by_series.items():
             # Unit and direction are those of the last line that tells them.
-            unit = next((line.unit for line in reversed(mine) if line.unit), "")
-            better = next((line.better for line in reversed(mine) if line.better), None)
+            unit = next((line.unit for line in reversed(lines) if line.unit), "")
+            better = next((line.better for line in reversed(lines) if line.better), None)
             series_id = identity(name, {}, {}, {}, "value", {})
             records[name] = SeriesRecord(series_id, name, "value", unit, better, origin="import")
         names, added = list(by_series), 0
@@ -234,21 +234,23 @@ class SeriesStore:
             changed += tuple(name for outcome in portion if outcome.check.series not in left for name in outcome.news)
         return changed, again
 
-    def _known(self, kept: Sequence[StoredFinding]) -> tuple[KnownFinding, ...]:
-        series = self._rows.records(finding.series for finding in kept)
+    def _known(self, findings: Sequence[StoredFinding]) -> tuple[KnownFinding, ...]:
+        series = self._rows.records(finding.series for finding in findings)
         points = self._rows.points_by_id(
-            number for finding in kept for number in (finding.last_good, finding.first_bad)
+            number for finding in findings for number in (finding.last_good, finding.first_bad)
         )
         return tuple(
             _known(finding, series[finding.series], points[finding.last_good], points[finding.first_bad])
-            for finding in kept
+            for finding in findings
             if finding.last_good in points and finding.first_bad in points
         )
 
 
-def _known(kept: StoredFinding, series: SeriesRecord, last_good: Point, first_bad: Point) -> KnownFinding:
-    read = from_json(FindingDocument, kept.document, source=f"finding {kept.id}")
-    return KnownFinding(kept.id, series, read.finding, read.triage, kept.state, last_good, first_bad, kept.found_at)
+def _known(stored: StoredFinding, series: SeriesRecord, last_good: Point, first_bad: Point) -> KnownFinding:
+    read = from_json(FindingDocument, stored.document, source=f"finding {stored.id}")
+    return KnownFinding(
+        stored.id, series, read.finding, read.triage, stored.state, last_good, first_bad, stored.found_at
+    )
 
 
 # Only this many of the newest points are checked: what lies further back was found while it was new, and stays.

@@ -148,23 +148,23 @@ def _turn(client: NullClient, content: list[bytes], sizes: dict[bytes, int]) -> 
 
 
 def main(words: list[str]) -> int:
-    given = {"--pieces": 32, "--port": 0, "--cpu": -1}
+    options = {"--pieces": 32, "--port": 0, "--cpu": -1}
     lifeline, apart = "--lifeline" in words, "--apart" in words
     rest = iter(word for word in words if word not in ("--lifeline", "--apart"))
     for word in rest:
         value = next(rest, "")
-        if word not in given or not value.isdecimal():
+        if word not in options or not value.isdecimal():
             sys.stderr.write(USAGE)
             return 2
-        given[word] = int(value)
-    if given["--cpu"] >= 0 and sys.platform == "linux":
-        os.sched_setaffinity(0, {given["--cpu"]})
+        options[word] = int(value)
+    if options["--cpu"] >= 0 and sys.platform == "linux":
+        os.sched_setaffinity(0, {options["--cpu"]})
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end)
-    with socket.create_server(("127.0.0.1", given["--port"]), backlog=4096) as listener:
+    with socket.create_server(("127.0.0.1", options["--port"]), backlog=4096) as listener:
         sys.stdout.write(f"listening on http://127.0.0.1:{listener.getsockname()[1]}\n")
         sys.stdout.flush()
-        content = parts(given["--pieces"]) if apart else [answer(given["--pieces"])]
+        content = parts(options["--pieces"]) if apart else [answer(options["--pieces"])]
         serve(listener, content, sys.stdin.fileno() if lifeline else None)
     return 0
 

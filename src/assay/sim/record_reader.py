@@ -50,8 +50,8 @@ class SimRecord:
     @property
     def ttft_s(self) -> NDArray[np.float64]:
         """Seconds from the arrival to the first token, of the answers that have one."""
-        some = self.first_ns > 0
-        gaps: NDArray[np.float64] = (self.first_ns[some] - self.arrival_ns[some]) / 1e9
+        has_token = self.first_ns > 0
+        gaps: NDArray[np.float64] = (self.first_ns[has_token] - self.arrival_ns[has_token]) / 1e9
         return gaps
 
     @property

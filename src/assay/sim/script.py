@@ -204,11 +204,11 @@ def build(record: type[T], values: Mapping[str, object], server: Server, source:
     return record(**read)
 
 
-def _read(one: ScriptSetting, value: object) -> object:
-    if one.many:
+def _read(setting: ScriptSetting, value: object) -> object:
+    if setting.many:
         items = value if isinstance(value, list | tuple) else [value]
-        return tuple(one.parse(item) for item in items)
-    return one.parse(value)
+        return tuple(setting.parse(item) for item in items)
+    return setting.parse(value)
 
 
 def _unknown(name: str, known: Iterable[str], server: Server, source: str) -> Problem:

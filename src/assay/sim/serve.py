@@ -26,12 +26,12 @@ def run(server: Server, values: dict[str, object]) -> NoReturn:
     """Serve with settings as a user wrote them, until SIGTERM or SIGINT."""
     own = {name: value for name, value in values.items() if name in ListenOptions.__dataclass_fields__}
     listening = build(ListenOptions, own, server)
-    given = {} if listening.script is None else read_file(listening.script)
+    file_values = {} if listening.script is None else read_file(listening.script)
     source = "" if listening.script is None else str(listening.script)
-    build(SimScript, given, server, source)  # a problem in the file is reported with the file's name
+    build(SimScript, file_values, server, source)  # a problem in the file is reported with the file's name
     flags = {name: value for name, value in values.items() if name not in own}
     build(SimScript, flags, server)
-    script = build(SimScript, {**given, **flags}, server, source)
+    script = build(SimScript, {**file_values, **flags}, server, source)
     if listening.cpu is not None:
         _pin(listening.cpu)
     for number in (signal.SIGTERM, signal.SIGINT):

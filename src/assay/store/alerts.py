@@ -258,10 +258,10 @@ class Alerts(TableAccess):
     def change(self, alert_id: str, decide: Decide, now: float) -> StoredAlert | None:
         """The same for one alert that is there, by its id."""
 
-        def known(found: DecisionContext) -> Decision | None:
-            if found.alert is None:
+        def known(context: DecisionContext) -> Decision | None:
+            if context.alert is None:
                 raise unknown_alert(alert_id)
-            return decide(found)
+            return decide(context)
 
         return self._decide(AlertRow.id == alert_id, known, now)
 

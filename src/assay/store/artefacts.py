@@ -307,8 +307,8 @@ def forget_left(session: Session, campaign: str) -> Callable[[], set[str]]:
     Returns:
         To be called once it is gone: forgets those that no other job has, and tells which may be deleted.
     """
-    mine = select(JobArtefactRow.sha256).join(JobRow, JobRow.id == JobArtefactRow.job_id)
-    query = mine.where(JobRow.campaign_id == campaign, JobArtefactRow.name.startswith(_OF_A_RUN, autoescape=True))
+    own = select(JobArtefactRow.sha256).join(JobRow, JobRow.id == JobArtefactRow.job_id)
+    query = own.where(JobRow.campaign_id == campaign, JobArtefactRow.name.startswith(_OF_A_RUN, autoescape=True))
     digests = set(session.scalars(query))
 
     def forget() -> set[str]:
@@ -340,8 +340,8 @@ def _note(session: Session, digest: str, name: str, size_bytes: int, created_at:
     session.execute(insert_into(session, ArtefactRow).values(**values).on_conflict_do_nothing())
 
 
-def _on_disk(where: Path, act: Callable[[], T]) -> T:
+def _on_disk(path: Path, act: Callable[[], T]) -> T:
     try:
         return act()
     except OSError as problem:
-        raise cannot_write(problem, where) from None
+        raise cannot_write(problem, path) from None

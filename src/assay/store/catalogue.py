@@ -162,6 +162,6 @@ def _version(row: BenchmarkRow) -> Select[BenchmarkVersionRow, int]:
     return _versions(row.name).where(BenchmarkVersionRow.version == row.version)
 
 
-def _stored(found: Any) -> StoredBenchmark:  # noqa: ANN401  (a row of `_versions`)
-    row, newest = found
+def _stored(joined: Any) -> StoredBenchmark:  # noqa: ANN401  (a row of `_versions`)
+    row, newest = joined
     return record_from(StoredBenchmark, row, files=_FILES.validate_json(row.files), newest=newest)

@@ -315,8 +315,8 @@ def ahead_s(engine: Engine, clock: Clock) -> float:
         return 0.0
     with reading(engine) as session:
         session.execute(text("SELECT 1"))  # connecting may take a while
-        theirs = float(session.execute(text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one())
-        return theirs - clock.utc().timestamp()
+        database_s = float(session.execute(text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one())
+        return database_s - clock.utc().timestamp()
 
 
 def insert_into(session: Session, table: type[DeclarativeBase]) -> Insert:
@@ -382,10 +382,10 @@ class TableAccess:
             return session.scalar(query)
 
 
-def record_from(kind: type[R], row: object, **given: object) -> R:
+def record_from(kind: type[R], row: object, **values: object) -> R:
     """A record (a dataclass) whose fields are the columns of a row of the same names, but for those that are given."""
-    columns = {field.name: getattr(row, field.name) for field in fields(kind) if field.name not in given}  # type: ignore[arg-type]
-    return kind(**columns, **given)
+    columns = {field.name: getattr(row, field.name) for field in fields(kind) if field.name not in values}  # type: ignore[arg-type]
+    return kind(**columns, **values)
 
 
 def parts_of(values: Sequence[R], size: int = 500) -> Iterator[Sequence[R]]:

@@ -336,8 +336,8 @@ def _page_of_jobs(
     """One page of jobs: which ones is answered from indexes, and only those are read."""
     order = (JobRow.position,) if wanted.campaign else (JobRow.submitted_at, JobRow.id)
     newest_first = not wanted.campaign
-    these = page_query(
+    ids = page_query(
         select(JobRow.id).where(*_conditions(session, wanted), *more), order, cursor, limit, newest_first=newest_first
     )
-    rows = session.execute(query.where(JobRow.id.in_(these)).order_by(*_sorted(order, newest_first))).all()
+    rows = session.execute(query.where(JobRow.id.in_(ids)).order_by(*_sorted(order, newest_first))).all()
     return page_of(rows, order, limit)

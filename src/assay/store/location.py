@@ -22,10 +22,10 @@ def cannot_write(problem: OSError, path: Path) -> StoreError:
     )
 
 
-def store_folder(given: str | Path | None = None) -> Path:
+def store_folder(folder: str | Path | None = None) -> Path:
     """The folder of the store: as given, else from ASSAY_STORE, else the user's data folder."""
-    if given or os.environ.get(VARIABLE):
-        return Path(given or os.environ[VARIABLE]).expanduser().absolute()
+    if folder or os.environ.get(VARIABLE):
+        return Path(folder or os.environ[VARIABLE]).expanduser().absolute()
     import platformdirs
 
     return Path(platformdirs.user_data_dir("assay", appauthor=False))

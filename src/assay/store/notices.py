@@ -163,21 +163,21 @@ class Notices(TableAccess):
         values |= {"document": document} if document is not None else {}
         state: NoticeState = "waiting" if retry and now < last else "given-up"
         if state == "waiting":
-            asked = min(after_s or 0.0, self.policy.longest_asked_s)
-            wait = max(wait_s(self.policy, taken.attempts, self._random.random()), asked)
-            values["not_before"] = min(now + wait, max(last, now + asked))  # one last try before it is given up
+            requested_s = min(after_s or 0.0, self.policy.longest_asked_s)
+            wait = max(wait_s(self.policy, taken.attempts, self._random.random()), requested_s)
+            values["not_before"] = min(now + wait, max(last, now + requested_s))  # one last try before it is given up
         return state if self._change(_held(taken), state=state, **values) else None
 
     # Housekeeping
 
     def spread(self, channels: Collection[str]) -> int:
         now = self._now()
-        mine = and_(NoticeRow.channel == EVERY_CHANNEL, NoticeRow.state == "waiting", NoticeRow.not_before <= now)
-        if not channels or not self._any(mine):
+        due = and_(NoticeRow.channel == EVERY_CHANNEL, NoticeRow.state == "waiting", NoticeRow.not_before <= now)
+        if not channels or not self._any(due):
             return 0
         with self._writing() as session:
             rows = session.scalars(
-                select(NoticeRow).where(mine).order_by(NoticeRow.id).with_for_update(skip_locked=True)
+                select(NoticeRow).where(due).order_by(NoticeRow.id).with_for_update(skip_locked=True)
             ).all()
             count = 0
             for row in rows:

@@ -73,8 +73,8 @@ class OverviewReader(TableAccess):
         silent = AgentRow.last_seen < silent_before
         healthy = (AgentRow.state != "faulty") & ~silent
         busy = AgentRow.state.in_(("busy", "cleanup")) & ~silent
-        each = (func.sum(case((condition, 1), else_=0)) for condition in (healthy, busy, AgentRow.draining, silent))
-        (row,) = self._rows(select(func.count(), *each).select_from(AgentRow))
+        counts = (func.sum(case((condition, 1), else_=0)) for condition in (healthy, busy, AgentRow.draining, silent))
+        (row,) = self._rows(select(func.count(), *counts).select_from(AgentRow))
         return FleetHealth(*(int(number or 0) for number in row))
 
     def ended(self, limit: int) -> tuple[CampaignSummary, ...]:
@@ -89,9 +89,9 @@ class OverviewReader(TableAccess):
     def failed(self, since: float, limit: int) -> tuple[JobSummary, ...]:
         """Jobs that ended without numbers at a moment or later, the newest first."""
         order = (JobRow.ended_at.desc(), JobRow.id.desc())
-        these = select(JobRow.id).where(JobRow.state.in_(_FAILED), JobRow.ended_at >= since)
-        these = these.order_by(*order).limit(limit)
-        return tuple(map(job_summary, self._rows(job_rows().where(JobRow.id.in_(these)).order_by(*order))))
+        failed_jobs = select(JobRow.id).where(JobRow.state.in_(_FAILED), JobRow.ended_at >= since)
+        failed_jobs = failed_jobs.order_by(*order).limit(limit)
+        return tuple(map(job_summary, self._rows(job_rows().where(JobRow.id.in_(failed_jobs)).order_by(*order))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,8 +230,8 @@ class HeadlineRows(TableAccess):
         """Of the series of a metric the one that had most points when it was last checked, by benchmark."""
         longest_first = (SeriesRow.checked.desc(), SeriesRow.id)
         rank = func.row_number().over(partition_by=SeriesRow.benchmark, order_by=longest_first)
-        these = tuple_(SeriesRow.benchmark, SeriesRow.metric).in_(list(metrics))
-        ranked = select(SeriesRow.id, rank.label("rank")).where(these).subquery()
+        pairs = tuple_(SeriesRow.benchmark, SeriesRow.metric).in_(list(metrics))
+        ranked = select(SeriesRow.id, rank.label("rank")).where(pairs).subquery()
         first = select(ranked.c.id).where(ranked.c.rank == 1)
         rows = self._scalars(select(SeriesRow).where(SeriesRow.id.in_(first)))
         return {row.benchmark: series_record(row) for row in rows}
@@ -252,8 +252,8 @@ class HeadlineRows(TableAccess):
         last = last.where(CampaignRow.benchmark.in_(benchmarks)).group_by(CampaignRow.benchmark)
         with self._reading() as session:
             moments = [tuple(row) for row in session.execute(last)]
-            these = tuple_(CampaignRow.benchmark, CampaignRow.created_at).in_(moments)
-            rows = session.execute(select(CampaignRow.benchmark, CampaignRow.id).where(these).order_by(CampaignRow.id))
+            newest = tuple_(CampaignRow.benchmark, CampaignRow.created_at).in_(moments)
+            rows = session.execute(select(CampaignRow.benchmark, CampaignRow.id).where(newest).order_by(CampaignRow.id))
             return {benchmark: campaign for benchmark, campaign in rows}  # noqa: C416  (rows are no pairs to a type checker)
 
     def documents(self, campaigns: Sequence[str]) -> dict[str, dict[str, Any]]:

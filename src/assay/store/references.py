@@ -221,14 +221,14 @@ class References:
             raise UsageError(
                 f"{reference!r} names no label", code="label", try_="write label:nightly or label:branch=main"
             )
-        seen: dict[str, None] = {}
+        unique: dict[str, None] = {}
         campaigns: list[str] = []
         for campaign, labels in self._index().labels(benchmark):
-            seen |= dict.fromkeys(f"{key}={text}" for key, text in labels.items())
+            unique |= dict.fromkeys(f"{key}={text}" for key, text in labels.items())
             if campaign not in but and name in labels and (not equals or str(labels[name]) == value):
                 campaigns.append(campaign)
         if not campaigns:
-            there = f"; there are {', '.join(list(seen)[:_SHOWN])}" if seen else "; none has a label"
+            there = f"; there are {', '.join(list(unique)[:_SHOWN])}" if unique else "; none has a label"
             raise NoSuchResultError(
                 f"no campaign{_of(benchmark)} with measured jobs has the label {reference.removeprefix(_LABEL)}{there}",
                 code="unknown-label",
@@ -340,8 +340,8 @@ def _measured(benchmark: str) -> Select[Any]:
     return query.order_by(CampaignRow.created_at.desc(), CampaignRow.id.desc())
 
 
-def _first(found: Sequence[T], most: int | Literal["all"]) -> Sequence[T]:
-    return found if most == "all" else found[:most]
+def _first(matches: Sequence[T], most: int | Literal["all"]) -> Sequence[T]:
+    return matches if most == "all" else matches[:most]
 
 
 def _of(benchmark: str) -> str:

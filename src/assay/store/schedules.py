@@ -144,8 +144,8 @@ def read_schedule(section: Mapping[str, Any], name: str) -> Schedule:
     try:
         return Schedule.model_validate(section)
     except ValidationError as invalid:
-        said = invalid.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
-        raise StoreError(f"the schedule of {name!r} cannot be read here: {said}", code="schedule") from None
+        reason = invalid.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
+        raise StoreError(f"the schedule of {name!r} cannot be read here: {reason}", code="schedule") from None
 
 
 def _find(session: Session, reference: str, *, lock: bool = False) -> ScheduleRow:
@@ -239,13 +239,13 @@ class Firings(TableAccess):
             decided = () if row is None else self._decide(row)
             if row is None or not decided:
                 return ()
-            made = [
+            ids = [
                 self._insert(session, row.id, decision.due.timestamp(), _WORDS[decision.word], decision.because, server)
                 for decision in decided
             ]
             row.considered_to = decided[-1].due.timestamp()
             session.flush()
-            return _taken(session, made)
+            return _taken(session, ids)
 
     def take_now(self, schedule: str, server: str) -> FiringRecord:
         """Take a firing that is due because it was requested."""
@@ -253,31 +253,31 @@ class Firings(TableAccess):
         with self._writing() as session:
             if session.get(ScheduleRow, schedule) is None:
                 raise unknown_schedule(schedule)
-            while (made := self._insert(session, schedule, due, "taken", "asked for", server)) is None:
+            while (firing := self._insert(session, schedule, due, "taken", "asked for", server)) is None:
                 due += 1e-6  # two may ask in the same moment
-            return _taken(session, [made])[0]
+            return _taken(session, [firing])[0]
 
     def take_over(self, server: str) -> tuple[FiringRecord, ...]:
         """Take the firings of servers that took them and then fell silent."""
         now = self._now()
         left = (FiringRow.outcome == "taken", FiringRow.fired_at < now - LEASE_S)
-        mine: list[FiringRecord] = []
+        taken: list[FiringRecord] = []
         for firing in self._scalars(select(FiringRow.id).where(*left).order_by(FiringRow.due).limit(_OVER_AT_ONCE)):
             change = update(FiringRow).where(FiringRow.id == firing, *left).values(server=server, fired_at=now)
             with self._writing() as session:
-                mine += _taken(session, [session.scalar(change.returning(FiringRow.id))])
-        return tuple(mine)
+                taken += _taken(session, [session.scalar(change.returning(FiringRow.id))])
+        return tuple(taken)
 
     def take_waiting(self, server: str) -> tuple[FiringRecord, ...]:
         """Take the oldest waiting firing of each active schedule that nothing stands in the way of."""
         waiting = select(FiringRow.schedule_id).join(ScheduleRow, ScheduleRow.id == FiringRow.schedule_id)
         waiting = waiting.where(FiringRow.outcome == "waiting", ScheduleRow.state == "active").distinct()
-        mine: list[FiringRecord] = []
+        taken: list[FiringRecord] = []
         for schedule in sorted(self._scalars(waiting)):
             with self._writing() as session:
                 if _lock(session, schedule, skip_locked=True):
-                    mine += self._next_waiting(session, schedule, server)
-        return tuple(mine)
+                    taken += self._next_waiting(session, schedule, server)
+        return tuple(taken)
 
     # Outcomes
 
@@ -408,8 +408,8 @@ def _running(session: Session, schedule: str) -> tuple[str, ...]:
 
 
 def _move(session: Session, firings: Sequence[int], before: tuple[Outcome, ...], outcome: Outcome, reason: str) -> None:
-    mine = (FiringRow.id.in_(firings), FiringRow.outcome.in_(before))
-    session.execute(update(FiringRow).where(*mine).values(outcome=outcome, reason=reason))
+    movable = (FiringRow.id.in_(firings), FiringRow.outcome.in_(before))
+    session.execute(update(FiringRow).where(*movable).values(outcome=outcome, reason=reason))
 
 
 def _taken(session: Session, firings: Iterable[int | None]) -> tuple[FiringRecord, ...]:

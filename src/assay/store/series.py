@@ -170,9 +170,9 @@ class SeriesRows(TableAccess):
             _ensure(session, series)
             # A concurrent import into the same series waits here, and then sees what was added.
             rows = select(SeriesRow).where(SeriesRow.id.in_(ids)).order_by(SeriesRow.id).with_for_update()
-            given = {record.id: record for record in series}
+            by_id = {record.id: record for record in series}
             for row in session.scalars(rows).all():
-                row.unit, row.better = given[row.id].unit[:40] or row.unit, given[row.id].better or row.better
+                row.unit, row.better = by_id[row.id].unit[:40] or row.unit, by_id[row.id].better or row.better
             point_query = select(PointRow.series_id, PointRow.at, PointRow.value)
             there = Counter(tuple(row) for row in session.execute(point_query.where(PointRow.series_id.in_(ids))))
             new = []

@@ -62,7 +62,7 @@ class SeriesFile:
         by_name: dict[str, list[FilePoint]] = {}
         for point in self.points:
             by_name.setdefault(point.series, []).append(point)
-        return {name: tuple(sorted(mine, key=lambda entry: entry.at)) for name, mine in by_name.items()}
+        return {name: tuple(sorted(points, key=lambda entry: entry.at)) for name, points in by_name.items()}
 
 
 class _BadLineError(Exception):

@@ -201,8 +201,8 @@ class Store(TableAccess):
 
     def unfinished(self, digest: str, engine: str) -> tuple[str, ...]:
         """The campaigns of a plan that an engine has not finished, newest first."""
-        mine = (CampaignRow.digest == digest, CampaignRow.engine == engine, CampaignRow.state == "running")
-        return tuple(self._scalars(select(CampaignRow.id).where(*mine).order_by(CampaignRow.created_at.desc())))
+        unfinished = (CampaignRow.digest == digest, CampaignRow.engine == engine, CampaignRow.state == "running")
+        return tuple(self._scalars(select(CampaignRow.id).where(*unfinished).order_by(CampaignRow.created_at.desc())))
 
     def end_campaign(self, campaign: str, state: str, clock: Clock) -> None:
         """Record that a campaign is over, or that it was interrupted."""

@@ -262,9 +262,9 @@ def encode(metrics: Metrics) -> bytes:
     rows = sorted(metrics.series, key=lambda series: (series.name, _text(series.labels)))
     lengths = [int(series.value.size) for series in rows]
 
-    def words(found: list[str]) -> Any:  # noqa: ANN401  (pyarrow is untyped)
-        distinct = {word: code for code, word in enumerate(dict.fromkeys(found))}
-        codes = np.repeat(np.array([distinct[word] for word in found], dtype=np.int32), lengths)
+    def words(texts: list[str]) -> Any:  # noqa: ANN401  (pyarrow is untyped)
+        distinct = {word: code for code, word in enumerate(dict.fromkeys(texts))}
+        codes = np.repeat(np.array([distinct[word] for word in texts], dtype=np.int32), lengths)
         return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(list(distinct), pa.string()))
 
     at_ms = np.concatenate([series.at_ms for series in rows]) if rows else np.empty(0, np.int64)

@@ -90,12 +90,12 @@ def build(material: DigestMaterial, since: float, until: float, version: str = "
     )
 
 
-def _with_alert(one: Movement, alert: AlertSummary | None) -> Movement:
+def _with_alert(movement: Movement, alert: AlertSummary | None) -> Movement:
     """A change with what people did about it: that it is expected says most."""
     if alert is None:
-        return one
-    state = next((word for word in _DEALT_WITH if alert.state == word), one.state)
-    return replace(one, alert=alert.id, state=one.state if one.state == "expected" else state)  # type: ignore[arg-type]
+        return movement
+    state = next((word for word in _DEALT_WITH if alert.state == word), movement.state)
+    return replace(movement, alert=alert.id, state=movement.state if movement.state == "expected" else state)  # type: ignore[arg-type]
 
 
 def failures(failed: Iterable[FailedJob]) -> tuple[FailedJob, ...]:
@@ -173,13 +173,13 @@ def grouped(movements: Iterable[Movement]) -> tuple[MovementGroup, ...]:
     return tuple(sorted((_group(members) for members in groups), key=_rank))
 
 
-def _belongs(one: Movement, group: Sequence[Movement]) -> bool:
-    if group[0].cause != one.cause or one.at - group[-1].at > _APART_S:
+def _belongs(movement: Movement, group: Sequence[Movement]) -> bool:
+    if group[0].cause != movement.cause or movement.at - group[-1].at > _APART_S:
         return False
     shared = _shared(group)
-    if shared or one.differs:
-        return bool(set(shared) & set(one.differs))
-    return group[0].series.benchmark == one.series.benchmark
+    if shared or movement.differs:
+        return bool(set(shared) & set(movement.differs))
+    return group[0].series.benchmark == movement.series.benchmark
 
 
 def _shared(group: Sequence[Movement]) -> tuple[RecordedDifference, ...]:
@@ -190,15 +190,15 @@ def _group(movements: Sequence[Movement]) -> MovementGroup:
     ordered = tuple(sorted(movements, key=lambda movement: (_ANSWERS[movement.answer], -abs(movement.change or 0.0))))
     # The same reason has other numbers in each series; once is enough.
     why: dict[str, str] = {}
-    for sentence in (each for movement in ordered for each in movement.why):
+    for sentence in (reason for movement in ordered for reason in movement.why):
         why.setdefault(_NUMBERS.split(sentence)[0], sentence)
     return MovementGroup(ordered[0].cause, title_of(_shared(movements)), ordered, tuple(why.values()))
 
 
-def named_in_title(one: Movement, group: MovementGroup) -> bool:
+def named_in_title(movement: Movement, group: MovementGroup) -> bool:
     """Whether the title of its group says all that differs for a change."""
     shared = _shared(group.movements)
-    return len(shared) <= _MOST and set(one.differs) <= set(shared)
+    return len(shared) <= _MOST and set(movement.differs) <= set(shared)
 
 
 def title_of(shared: Sequence[RecordedDifference]) -> str:

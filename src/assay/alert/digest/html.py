@@ -156,11 +156,11 @@ def _marked(group: MovementGroup, drawn: Mapping[str, str]) -> dict[tuple[int, i
     return cells
 
 
-def _details(one: Movement) -> Markup:
-    word = one.unconfirmed.capitalize() or "Cannot tell"
-    doubts = el("p", f"{word}, because {'; '.join(one.because)}.") if one.because else None
-    rows = [(each.name, el("code", short(each.before)), el("code", short(each.after))) for each in one.differs]
-    name = series_title(one.series)
+def _details(change: Movement) -> Markup:
+    word = change.unconfirmed.capitalize() or "Cannot tell"
+    doubts = el("p", f"{word}, because {'; '.join(change.because)}.") if change.because else None
+    rows = [(item.name, el("code", short(item.before)), el("code", short(item.after))) for item in change.differs]
+    name = series_title(change.series)
     differs = (
         table(("what", "last good", "first bad"), rows, name=f"What differs: {name}")
         if rows
@@ -168,10 +168,10 @@ def _details(one: Movement) -> Markup:
     )
     ways = [
         el("li", word, " ", _link(link), f" of {minute(link.at)}")
-        for word, link in (("last good", one.good), ("first bad", one.bad))
+        for word, link in (("last good", change.good), ("first bad", change.bad))
         if link
     ]
-    ways.append(el("li", "all about it ", el("code", f"assay explain {one.id}")))
+    ways.append(el("li", "all about it ", el("code", f"assay explain {change.id}")))
     return join((el("h4", name), doubts, differs, el("ul", *ways)))
 
 

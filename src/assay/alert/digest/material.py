@@ -105,7 +105,7 @@ def read(source: DigestSource, since: float, until: float) -> DigestInput:
             if finding.state != "gone" and finding.first_bad.at <= until
         )
         past[name] = tuple(ended(movement(finding, source), finding, points, first) for finding in series_findings)
-    by_id = {change.id: change for mine in past.values() for change in mine}
+    by_id = {change.id: change for changes in past.values() for change in changes}
     material = DigestMaterial(
         source=source.name,
         series=tuple(_watched(source, record, since, until) for record in records.values()),
@@ -116,15 +116,15 @@ def read(source: DigestSource, since: float, until: float) -> DigestInput:
     return DigestInput(material, spots, past)
 
 
-def movement(one: KnownFinding, source: DigestSource) -> Movement:
-    finding = one.finding
+def movement(known: KnownFinding, source: DigestSource) -> Movement:
+    finding = known.finding
     return Movement(
-        id=one.id,
-        series=named(one.series),
+        id=known.id,
+        series=named(known.series),
         kind=finding.kind,
-        at=one.first_bad.at,
-        good_at=one.last_good.at,
-        end_at=one.first_bad.at,
+        at=known.first_bad.at,
+        good_at=known.last_good.at,
+        end_at=known.first_bad.at,
         before=finding.before,
         after=finding.after,
         change=finding.change,
@@ -134,47 +134,47 @@ def movement(one: KnownFinding, source: DigestSource) -> Movement:
         answer=finding.answer,
         because=finding.because,
         unconfirmed=finding.unconfirmed.words if finding.unconfirmed else "",
-        cause=one.triage.cause,
-        why=one.triage.because,
+        cause=known.triage.cause,
+        why=known.triage.because,
         differs=tuple(
-            RecordedDifference(each.name, shown(each.before), shown(each.after)) for each in one.triage.differs
+            RecordedDifference(item.name, shown(item.before), shown(item.after)) for item in known.triage.differs
         ),
-        state="expected" if one.state == "expected" else "open",
-        found_at=one.found_at,
-        good=source.link(one.last_good.job, one.last_good.at) if one.last_good.job else None,
-        bad=source.link(one.first_bad.job, one.first_bad.at) if one.first_bad.job else None,
+        state="expected" if known.state == "expected" else "open",
+        found_at=known.found_at,
+        good=source.link(known.last_good.job, known.last_good.at) if known.last_good.job else None,
+        bad=source.link(known.first_bad.job, known.first_bad.at) if known.first_bad.job else None,
     )
 
 
-def named(one: SeriesRecord) -> SeriesLabel:
-    machine = one.machine
+def named(series: SeriesRecord) -> SeriesLabel:
+    machine = series.machine
     cores = f"{machine['cores']} cores" if machine.get("cores") else ""
     parts = [str(part) for part in (machine.get("processor"), cores, machine.get("gpu")) if part]
-    point = job_label(one.point, {}) if one.point else ""
-    return SeriesLabel(one.id, one.benchmark, one.metric, one.unit, one.better, point, ", ".join(parts))
+    point = job_label(series.point, {}) if series.point else ""
+    return SeriesLabel(series.id, series.benchmark, series.metric, series.unit, series.better, point, ", ".join(parts))
 
 
-def ended(one: Movement, known: KnownFinding, points: Sequence[Point], first: int) -> Movement:
+def ended(movement: Movement, known: KnownFinding, points: Sequence[Point], first: int) -> Movement:
     """A drift with the moment at which it ended."""
     place = known.finding.range[1] - first
-    if one.kind != "drift" or not 0 <= place < len(points):
-        return one
-    return replace(one, end_at=max(one.at, points[place].at))
+    if movement.kind != "drift" or not 0 <= place < len(points):
+        return movement
+    return replace(movement, end_at=max(movement.at, points[place].at))
 
 
-def _watched(source: DigestSource, one: SeriesRecord, since: float, until: float) -> SeriesHealth:
-    last = one.newest
+def _watched(source: DigestSource, series: SeriesRecord, since: float, until: float) -> SeriesHealth:
+    last = series.newest
     recent: tuple[float, ...] = ()
     if last is not None and last > until:  # the digest ends in the past: what came later is not part of it
-        moments = [point.at for point in source.points(one.id) if point.at <= until]
+        moments = [point.at for point in source.points(series.id) if point.at <= until]
         last, recent = (moments[-1] if moments else None), tuple(moments[-_RECENT:])
     elif last is not None and long_ago(since, until) <= last < until - SILENT_FROM_S:
-        recent = tuple(point.at for point in source.points(one.id, _RECENT))
-    loud_until, louder = _burst(source, one)
-    report = one.report
+        recent = tuple(point.at for point in source.points(series.id, _RECENT))
+    loud_until, louder = _burst(source, series)
+    report = series.report
     return SeriesHealth(
-        series=named(one),
-        points=int(as_number(report.get("points")) or one.points),
+        series=named(series),
+        points=int(as_number(report.get("points")) or series.points),
         last_at=last,
         recent=recent,
         kind=str(report.get("kind", "")),
@@ -185,20 +185,20 @@ def _watched(source: DigestSource, one: SeriesRecord, since: float, until: float
     )
 
 
-def _burst(source: DigestSource, one: SeriesRecord) -> tuple[float | None, float]:
+def _burst(source: DigestSource, series: SeriesRecord) -> tuple[float | None, float]:
     """When the newest time of more noise ended, if that is not long ago, and how much louder it was."""
-    bursts = one.report.get("bursts")
+    bursts = series.report.get("bursts")
     newest = bursts[-1] if isinstance(bursts, list) and bursts else None
     last, factor = (
         (as_number(newest.get(key)) for key in ("last", "factor")) if isinstance(newest, Mapping) else (None, None)
     )
     if last is None or factor is None:
         return None, 1.0
-    back = one.checked - int(last)  # how many of the checked points are newer
-    later = one.points - one.checked
+    back = series.checked - int(last)  # how many of the checked points are newer
+    later = series.points - series.checked
     if not 0 < back <= _RECENT:
         return None, 1.0
-    points = source.points(one.id, back + later)
+    points = source.points(series.id, back + later)
     return (points[0].at if points else None), factor
 
 
@@ -230,20 +230,20 @@ def began(written: str) -> float:
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 
 
-def _alert_summary(one: AlertRecord, source: DigestSource) -> AlertSummary:
-    why = one.history[-1].why if one.history else ""
+def _alert_summary(alert: AlertRecord, source: DigestSource) -> AlertSummary:
+    why = alert.history[-1].why if alert.history else ""
     return AlertSummary(
-        one.id,
-        one.state,
-        one.severity,
-        one.benchmark,
-        one.title,
-        one.opened_at,
-        one.changed_at,
-        one.snoozed_until,
-        one.by,
-        one.findings,
-        one.sentences,
+        alert.id,
+        alert.state,
+        alert.severity,
+        alert.benchmark,
+        alert.title,
+        alert.opened_at,
+        alert.changed_at,
+        alert.snoozed_until,
+        alert.by,
+        alert.findings,
+        alert.sentences,
         why,
-        source.address(one),
+        source.address(alert),
     )

@@ -108,36 +108,40 @@ def series_title(series: SeriesLabel) -> str:
     return " · ".join(part for part in (named, series.benchmark, series.point) if part)
 
 
-def change_text(one: Movement) -> str:
+def change_text(change: Movement) -> str:
     """The size of a change; its difference where the level before was zero."""
-    if one.change is None:
-        return f"{show(one.after - one.before)} {one.series.unit}".strip()
-    return show_percent(one.change, signed=True)
+    if change.change is None:
+        return f"{show(change.after - change.before)} {change.series.unit}".strip()
+    return show_percent(change.change, signed=True)
 
 
-def interval_text(one: Movement) -> str:
+def interval_text(change: Movement) -> str:
     """The interval of the change, in percent."""
-    if one.low is None or one.high is None:
+    if change.low is None or change.high is None:
         return NOTHING
-    return f"[{100 * one.low:+.1f}, {100 * one.high:+.1f}] %"
+    return f"[{100 * change.low:+.1f}, {100 * change.high:+.1f}] %"
 
 
-def levels_text(one: Movement) -> str:
+def levels_text(change: Movement) -> str:
     """The levels before and after, with as many digits as the interval allows."""
-    half = abs(one.before) * (one.high - one.low) / 2 if one.low is not None and one.high is not None else None
-    places = decimals_for(one.before, half)
-    return f"{show(one.before, places)} → {show(one.after, places)} {one.series.unit}".rstrip()
+    half = (
+        abs(change.before) * (change.high - change.low) / 2
+        if change.low is not None and change.high is not None
+        else None
+    )
+    places = decimals_for(change.before, half)
+    return f"{show(change.before, places)} → {show(change.after, places)} {change.series.unit}".rstrip()
 
 
-def since_text(one: Movement) -> str:
-    return f"{day(one.at)} to {day(one.end_at)} (drift)" if one.kind == "drift" else day(one.at)
+def since_text(change: Movement) -> str:
+    return f"{day(change.at)} to {day(change.end_at)} (drift)" if change.kind == "drift" else day(change.at)
 
 
-def probability_text(one: Movement) -> str:
+def probability_text(change: Movement) -> str:
     """The probability that it is real, which is at most this."""
-    if one.probability >= 0.9995:
+    if change.probability >= 0.9995:
         return "> 99.9 %"
-    return f"≤ {100 * one.probability:.1f} %"
+    return f"≤ {100 * change.probability:.1f} %"
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,20 +291,20 @@ def _group(group: MovementGroup) -> list[list[str]]:
     ]
 
 
-def _details(one: Movement, group: MovementGroup) -> list[str]:
-    named = f"**{escape(series_title(one.series))}**"
-    word = one.unconfirmed or "cannot tell"
-    doubts = [f"{named}: {word}, because {escape('; '.join(one.because))}"] if one.because else []
-    named_here = () if named_in_title(one, group) else one.differs
+def _details(change: Movement, group: MovementGroup) -> list[str]:
+    named = f"**{escape(series_title(change.series))}**"
+    word = change.unconfirmed or "cannot tell"
+    doubts = [f"{named}: {word}, because {escape('; '.join(change.because))}"] if change.because else []
+    named_here = () if named_in_title(change, group) else change.differs
     shown = [
-        f"{escape(each.name)} {_code(short(each.before))} → {_code(short(each.after))}"
-        for each in named_here[:_MOST_DIFFERENCES]
+        f"{escape(difference.name)} {_code(short(difference.before))} → {_code(short(difference.after))}"
+        for difference in named_here[:_MOST_DIFFERENCES]
     ]
     more = len(named_here) - _MOST_DIFFERENCES
     shown += [f"{more} more"] if more > 0 else []
     differs = [f"{named}: differs: {', '.join(shown)}"] if shown else []
-    links = [f"{word} {_link(link)}" for word, link in (("last good", one.good), ("first bad", one.bad)) if link]
-    ways = f"{named}: {', '.join([*links, _code(f'assay explain {one.id}')])}"
+    links = [f"{word} {_link(link)}" for word, link in (("last good", change.good), ("first bad", change.bad)) if link]
+    ways = f"{named}: {', '.join([*links, _code(f'assay explain {change.id}')])}"
     return [*doubts, *differs, ways]
 
 

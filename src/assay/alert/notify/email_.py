@@ -152,28 +152,31 @@ class Email(Channel):
             _leave(server)
 
     def _answered(self, problem: smtplib.SMTPResponseException) -> NotifyError:
-        said = f"{self.host} answered {problem.smtp_code}: {_words(problem.smtp_error)}"
+        answer = f"{self.host} answered {problem.smtp_code}: {_words(problem.smtp_error)}"
         if isinstance(problem, smtplib.SMTPAuthenticationError):
             return NotifyError(
-                f"the login failed; {said}", after_s=REPAIR_S, code="smtp-login", try_="check user and password"
+                f"the login failed; {answer}", after_s=REPAIR_S, code="smtp-login", try_="check user and password"
             )
         # 5xx after the data: this mail is not wanted. Before it, the set-up may be wrong.
         final = isinstance(problem, smtplib.SMTPDataError) and problem.smtp_code >= 500
-        return NotifyError(said, retry=not final, after_s=REPAIR_S if problem.smtp_code >= 500 else None, code="smtp")
+        return NotifyError(answer, retry=not final, after_s=REPAIR_S if problem.smtp_code >= 500 else None, code="smtp")
 
     def _outcome(self, message: Message, left: tuple[str, ...], refused: dict[str, tuple[int, bytes]]) -> str | None:
         """The failure to report when some of several receivers were refused."""
         if not refused:
             return None
-        said = "; ".join(f"{who}: {code} {_words(words)}" for who, (code, words) in refused.items())
+        refusals = "; ".join(f"{who}: {code} {_words(words)}" for who, (code, words) in refused.items())
         later = {who for who, (code, _) in refused.items() if code < 500}
         if not later and (message.done or len(refused) < len(left)):
-            return f"refused for {said}"
+            return f"refused for {refusals}"
         # Those who were refused for good are done with, once another receiver has taken it.
         open_ = later or set(refused)
         done = tuple(address for address in left if parseaddr(address)[1] not in open_)
         raise NotifyError(
-            f"{self.host} refused {said}", after_s=None if later else REPAIR_S, code="smtp", done=(*message.done, *done)
+            f"{self.host} refused {refusals}",
+            after_s=None if later else REPAIR_S,
+            code="smtp",
+            done=(*message.done, *done),
         )
 
 
@@ -206,8 +209,8 @@ def _own_name() -> str:
     return re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname()) or "localhost"
 
 
-def _words(said: bytes | str) -> str:
-    text = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
+def _words(answer: bytes | str) -> str:
+    text = answer.decode("utf-8", "replace") if isinstance(answer, bytes) else answer
     return one_line(text)[:200]
 
 

@@ -129,8 +129,8 @@ class GitHub(Forge):
         """Those with our label; then, as a label may not have been set, the newest since the alert began."""
         issues = f"/repos/{self.repository}/issues"
         common = {"state": "all", "sort": "created", "direction": "desc"}
-        asked = [{**common, "labels": self.labels[0]}] if self.labels else []
-        for query in (*asked, {**common, "since": _since(message.alert.opened_at)}):
+        queries = [{**common, "labels": self.labels[0]}] if self.labels else []
+        for query in (*queries, {**common, "since": _since(message.alert.opened_at)}):
             for issue in desk.pages(issues, query):
                 if "pull_request" not in issue:
                     yield _issue(issue, *_GITHUB)
@@ -205,8 +205,8 @@ class IssueTracker:
     def pages(self, path: str, query: Mapping[str, str]) -> Iterator[dict[str, Any]]:
         """Every item of a list, page by page."""
         for page in range(1, _MOST_PAGES + 1):
-            asked = urlencode({**query, "per_page": str(_PER_PAGE), "page": str(page)})
-            items = self._items(self.caller.ask("GET", f"{self.base}{path}?{asked}", None, self.headers))
+            query_text = urlencode({**query, "per_page": str(_PER_PAGE), "page": str(page)})
+            items = self._items(self.caller.ask("GET", f"{self.base}{path}?{query_text}", None, self.headers))
             yield from items
             if len(items) < _PER_PAGE:
                 return
@@ -232,10 +232,10 @@ def mark(what: str, name: str) -> str:
     return f"<!-- assay-{what}:{safe} -->"
 
 
-def _issue(one: Mapping[str, Any], number: str, open_: str, text: str) -> Issue:
+def _issue(item: Mapping[str, Any], number: str, open_: str, text: str) -> Issue:
     """An issue of a forge that calls its number and text so, and what stands open so."""
     try:
-        return Issue(int(one[number]), one["state"] == open_, str(one.get(text) or ""))
+        return Issue(int(item[number]), item["state"] == open_, str(item.get(text) or ""))
     except (KeyError, TypeError, ValueError):
         raise _not_understood() from None
 

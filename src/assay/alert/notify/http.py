@@ -147,12 +147,12 @@ class Caller:
                 code="redirect",
                 try_="give the address that it leads to",
             ) from None
-        asked = asked_wait_s(answer.headers, self.now())
+        wait_s = asked_wait_s(answer.headers, self.now())
         words = one_line(answer.body[: 4 * _SHOWN].decode("utf-8", "replace"))[:_SHOWN]
-        said = f"{host} answered {status} {_phrase(status)}{f': {words}' if words else ''}"
-        if asked is None and status in _REPAIR:
-            asked = REPAIR_S
-        raise NotifyError(said, retry=status not in _NOT_THIS_ONE, after_s=asked, code=f"http-{status}")
+        answered = f"{host} answered {status} {_phrase(status)}{f': {words}' if words else ''}"
+        if wait_s is None and status in _REPAIR:
+            wait_s = REPAIR_S
+        raise NotifyError(answered, retry=status not in _NOT_THIS_ONE, after_s=wait_s, code=f"http-{status}")
 
 
 def asked_wait_s(headers: Mapping[str, str], now: float) -> float | None:

@@ -207,12 +207,12 @@ class _Evidence:
 
     def _needed(self) -> str:
         """How many more pairs would tell what is seen, and what is of interest."""
-        seen = self._pairs_for(
+        observed = self._pairs_for(
             self.centre, f"a difference of the size seen ({percent(self.scale.relative(self.centre), signed=True)})"
         )
         if not self.smallest:
-            return seen
-        return f"{seen}; {self._pairs_for(self.of_interest, f'one of {percent(self.smallest)}')}"
+            return observed
+        return f"{observed}; {self._pairs_for(self.of_interest, f'one of {percent(self.smallest)}')}"
 
     def _pairs_for(self, effect: float, what: str) -> str:
         more = self.more(effect)

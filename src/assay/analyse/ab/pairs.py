@@ -89,11 +89,11 @@ def reading_of(job: Job, outcome: RunOutcome) -> RunReading:
     result = outcome.result
     seconds = result.duration_seconds
     if result.error is not None:
-        said = f"error[{result.error.code}]: {result.error.message}"
-        return RunReading(result.run_id, {}, said, result.error.code, seconds)
+        message = f"error[{result.error.code}]: {result.error.message}"
+        return RunReading(result.run_id, {}, message, result.error.code, seconds)
     if result.device is not None and not result.device.honoured:
-        said = f"{result.device.requested} was asked for and {result.device.used} was used"
-        return RunReading(result.run_id, {}, f"error[device]: {said}", "device", seconds)
+        message = f"{result.device.requested} was asked for and {result.device.used} was used"
+        return RunReading(result.run_id, {}, f"error[device]: {message}", "device", seconds)
     return RunReading(result.run_id, metrics_of(job, (outcome,)), seconds=seconds)
 
 
@@ -169,14 +169,14 @@ def pairs_of(
 ) -> tuple[Pair, ...]:
     """Put the i-th run of one side beside the i-th run of the other, as far as both were made."""
     pairs = []
-    for index, (first, other) in enumerate(zip(a, b, strict=False)):
+    for index, (first, right) in enumerate(zip(a, b, strict=False)):
         inside, second = divmod(index, RUNS)
         # Of A B B A the first pair begins with A and the second with B.
         a_first = (orders[inside] == "ABBA") != bool(second)
         blamed = [
-            f"{side} run {run.run}: {why}" for side, run in (("a", first), ("b", other)) if (why := _why(run, wanted))
+            f"{side} run {run.run}: {why}" for side, run in (("a", first), ("b", right)) if (why := _why(run, wanted))
         ]
-        pairs.append(Pair(block + inside, a_first, _finite(first, wanted), _finite(other, wanted), "; ".join(blamed)))
+        pairs.append(Pair(block + inside, a_first, _finite(first, wanted), _finite(right, wanted), "; ".join(blamed)))
     return tuple(pairs)
 
 
@@ -218,8 +218,8 @@ def _changes(pairs: Sequence[Pair], scale: Scale) -> Iterator[tuple[Pair, float]
             yield pair, scale.take(pair.b) - scale.take(pair.a)
 
 
-def _means(found: Iterable[tuple[int, float]]) -> Values:
+def _means(entries: Iterable[tuple[int, float]]) -> Values:
     blocks: dict[int, list[float]] = {}
-    for block, change in found:
+    for block, change in entries:
         blocks.setdefault(block, []).append(change)
     return np.array([sum(changes) / len(changes) for _, changes in sorted(blocks.items())], dtype=np.float64)

@@ -108,24 +108,24 @@ def judged(
 
 
 def _of_one_rate(group: Sequence[ProbeOutcome], objective: Mapping[str, float], errors: float) -> ProbeJudgement:
-    each = [_judge(outcome, objective, errors) for outcome in group]
+    judged = [_judge(outcome, objective, errors) for outcome in group]
     # A probe with few samples that shows nothing wrong cannot prove it, but it is a reason to doubt another's miss.
-    votes = [judgement.leans if judgement.meets is None else judgement.meets for judgement in each]
+    votes = [judgement.leans if judgement.meets is None else judgement.meets for judgement in judged]
     hits, misses = votes.count(True), votes.count(False)
-    if not hits or all(judgement.meets is not False for judgement in each):
+    if not hits or all(judgement.meets is not False for judgement in judged):
         longest = max(group, key=lambda probe: probe.duration_s)
         return replace(_judge(_pooled(group), objective, errors, longest), probes=len(group))
     summary = f"{hits} of {count(len(group), 'probe')} kept the objective and {misses} did not"
     meets = (
         None
-        if hits == misses or (hits > misses and True not in [judgement.meets for judgement in each])
+        if hits == misses or (hits > misses and True not in [judgement.meets for judgement in judged])
         else hits > misses
     )
     last = next(
-        judgement for judgement, vote in zip(reversed(each), reversed(votes), strict=True) if vote is (hits > misses)
+        judgement for judgement, vote in zip(reversed(judged), reversed(votes), strict=True) if vote is (hits > misses)
     )
     duration = sum(outcome.duration_s for outcome in group)
-    return ProbeJudgement(each[0].rate, duration, meets, f"{summary}; {last.why}", len(group), hits >= misses, 2.0)
+    return ProbeJudgement(judged[0].rate, duration, meets, f"{summary}; {last.why}", len(group), hits >= misses, 2.0)
 
 
 def _pooled(group: Sequence[ProbeOutcome]) -> ProbeOutcome:
@@ -154,11 +154,11 @@ def _judge(
     longest = longest or outcome
     vetoes = (_behind(outcome), _failing(outcome, errors), _rising(longest))
     parts = [part for part in vetoes if part is not None]
-    asked = {
+    statistics = {
         name: limit for name, limit in objective.items() if outcome.values.get(name.rpartition(".")[0]) is not None
     }
     # Each of several limits is one more chance to be missed by luck.
-    parts += [_held(outcome, longest, name, limit, ALPHA / len(asked)) for name, limit in asked.items()]
+    parts += [_held(outcome, longest, name, limit, ALPHA / len(statistics)) for name, limit in statistics.items()]
     if not parts:
         parts = [_Part(True, True, 1.0, "the service keeps up")]
     answers = [part.meets for part in parts]

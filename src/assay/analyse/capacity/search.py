@@ -133,8 +133,8 @@ class _TriedRates:
     def _probe(self, rate: float) -> ProbeStep:
         return ProbeStep(rate, self.search.probe)
 
-    def _undecided(self, one: ProbeJudgement) -> CapacityResult:
-        return self.ended(f"undecided at {number(one.rate)}/s")
+    def _undecided(self, judgement: ProbeJudgement) -> CapacityResult:
+        return self.ended(f"undecided at {number(judgement.rate)}/s")
 
     def _between(self, low: float, high: ProbeJudgement) -> float:
         """The rate that halves the gap on the log scale; an overloaded service tells where the gap is likely to end."""
@@ -155,14 +155,14 @@ class _TriedRates:
             return CapacityResult(top.rate, top.rate, None, f"at least {number(top.rate)}/s: {reason}")
         return self._prove(top)
 
-    def _at_the_lowest(self, one: ProbeJudgement) -> ProbeStep | CapacityResult:
+    def _at_the_lowest(self, lowest: ProbeJudgement) -> ProbeStep | CapacityResult:
         """Even the lowest rate is not good, or not shown to be."""
-        if (again := self._again(one)) is not None:
+        if (again := self._again(lowest)) is not None:
             return again
-        if one.meets is False and one.rate <= self.search.lowest:
-            reason = f"even the lowest rate, {number(one.rate)}/s, misses the objective: {one.why}"
-            return CapacityResult(None, None, one.rate, reason)
-        return self._undecided(one)
+        if lowest.meets is False and lowest.rate <= self.search.lowest:
+            reason = f"even the lowest rate, {number(lowest.rate)}/s, misses the objective: {lowest.why}"
+            return CapacityResult(None, None, lowest.rate, reason)
+        return self._undecided(lowest)
 
     def _confirmed(self, low: ProbeJudgement, high: ProbeJudgement) -> ProbeStep | CapacityResult:
         """Try again what the answer rests on; then give it."""
@@ -193,15 +193,15 @@ class _TriedRates:
             return self._undecided(undecided)
         return self._probe(max(undecided.rate / (1 + self.search.within), proven))
 
-    def _again(self, one: ProbeJudgement) -> ProbeStep | None:
+    def _again(self, judgement: ProbeJudgement) -> ProbeStep | None:
         """The same rate for longer, where it is undecided and that may help."""
-        left = _LONGEST * self.search.probe - one.duration_s
-        if one.meets is not None or left < self.search.probe:
+        left = _LONGEST * self.search.probe - judgement.duration_s
+        if judgement.meets is not None or left < self.search.probe:
             return None
-        needed = one.duration_s * (one.times * _SPARE - 1) if math.isfinite(one.times) else left
-        if (needed > left and one.times > _LONGEST) or one.least_s > left:
+        needed = judgement.duration_s * (judgement.times * _SPARE - 1) if math.isfinite(judgement.times) else left
+        if (needed > left and judgement.times > _LONGEST) or judgement.least_s > left:
             return None  # no probe of an allowed length would tell
-        return ProbeStep(one.rate, min(max(needed, self.search.probe, one.least_s), left))
+        return ProbeStep(judgement.rate, min(max(needed, self.search.probe, judgement.least_s), left))
 
 
 def _contradiction(history: Sequence[ProbeJudgement]) -> ProbeJudgement | None:
@@ -224,8 +224,8 @@ def _doubtful_miss(high: ProbeJudgement | None, history: Sequence[ProbeJudgement
     return None if others else high
 
 
-def _believed(one: ProbeJudgement) -> bool:
-    return one.leans if one.meets is None else one.meets
+def _believed(judgement: ProbeJudgement) -> bool:
+    return judgement.leans if judgement.meets is None else judgement.meets
 
 
 def _bracket(history: Sequence[ProbeJudgement]) -> tuple[ProbeJudgement | None, ProbeJudgement | None]:
@@ -309,18 +309,18 @@ def statistics_named(values: Mapping[str, Values], names: Mapping[str, float]) -
     figures: dict[str, JsonValue] = {}
     for name in names:
         metric, _, statistic = name.rpartition(".")
-        seen = values.get(metric)
-        if seen is not None and seen.size:
-            plain = {"mean": seen.mean(), "min": seen.min(), "max": seen.max(), "std": seen.std()}
-            figures[name] = float(np.quantile(seen, SHARES[statistic]) if statistic in SHARES else plain[statistic])
+        samples = values.get(metric)
+        if samples is not None and samples.size:
+            plain = {"mean": samples.mean(), "min": samples.min(), "max": samples.max(), "std": samples.std()}
+            figures[name] = float(np.quantile(samples, SHARES[statistic]) if statistic in SHARES else plain[statistic])
     return figures
 
 
 def _statistics(values: Values) -> JsonValue:
     """Median, mean and the percentiles that the samples of one probe back."""
-    given = {"p50": 0.5, **{name: share for name, share in TAILS.items() if backed(values.size, share)}}
-    cut = np.quantile(values, list(given.values())).tolist()
-    return {"count": int(values.size), "mean": float(values.mean()), **dict(zip(given, cut, strict=True))}
+    shares = {"p50": 0.5, **{name: share for name, share in TAILS.items() if backed(values.size, share)}}
+    cut = np.quantile(values, list(shares.values())).tolist()
+    return {"count": int(values.size), "mean": float(values.mean()), **dict(zip(shares, cut, strict=True))}
 
 
 Counts = Sequence[float] | NDArray[np.float64] | NDArray[np.int64]

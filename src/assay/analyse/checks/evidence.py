@@ -105,8 +105,8 @@ class CheckEvidence:
 
     def facts(self, section: str) -> dict[int, Mapping[str, JsonValue]]:
         """Run id → one section of what the target read back, for the runs without an error that have it."""
-        seen = {run.run_id: run.facts.get(section) for run in self.good}
-        return {run: fact for run, fact in seen.items() if isinstance(fact, Mapping)}
+        sections = {run.run_id: run.facts.get(section) for run in self.good}
+        return {run: fact for run, fact in sections.items() if isinstance(fact, Mapping)}
 
     def worst(self, metric: str, statistic: str = "max") -> float | None:
         """The largest value of a metric, or its percentile where the samples back it; None where it is absent."""
@@ -117,5 +117,5 @@ class CheckEvidence:
         return stats.max if value is None else value
 
     def windows(self, read: Callable[[Window], float | None]) -> dict[int, float]:
-        seen = {run.run_id: read(run.window) for run in self.good if run.window}
-        return {run: value for run, value in seen.items() if value is not None}
+        figures = {run.run_id: read(run.window) for run in self.good if run.window}
+        return {run: value for run, value in figures.items() if value is not None}

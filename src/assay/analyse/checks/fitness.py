@@ -270,16 +270,16 @@ def _drifts(state: State) -> dict[str, tuple[float, float, int]]:
     return drifts
 
 
-def _apart(found: Mapping[str, State]) -> dict[str, float]:
+def _apart(by_state: Mapping[str, State]) -> dict[str, float]:
     """Part of the control workload → how much longer it took after the job than before it, as a share."""
-    before, after = (section(found.get(when, {}), "control") for when in ("before", "after"))
+    before, after = (section(by_state.get(when, {}), "control") for when in ("before", "after"))
     pairs = {part: (figure(before, f"{part}_ms"), figure(after, f"{part}_ms")) for part in _PARTS}
     return {part: b / a - 1 for part, (a, b) in pairs.items() if a and b}
 
 
-def _limit_between(found: Mapping[str, State], part: str) -> float:
+def _limit_between(by_state: Mapping[str, State], part: str) -> float:
     """How far two timings may be apart: the band of one, widened for two, or what anybody calls the same."""
-    bands = [drifts[part][1] for state in found.values() if part in (drifts := _drifts(state))]
+    bands = [drifts[part][1] for state in by_state.values() if part in (drifts := _drifts(state))]
     return max(_SAME, math.sqrt(2) * min(_WIDEST, max(bands))) if bands else _UNKNOWN
 
 
@@ -302,8 +302,8 @@ def held(state: State) -> Finding:
     return None, f"{devices} could not be locked" + (f" ({listed(why)})" if why else "")
 
 
-def _other(other: Mapping[str, JsonValue]) -> str:
+def _other(process: Mapping[str, JsonValue]) -> str:
     """Who else measures, in words: `alice for squeezenet (pid 12)`."""
-    purpose = f" for {other['purpose']}" if other.get("purpose") else ""
-    pid = f" (pid {other['pid']})" if other.get("pid") else ""
-    return f"{other.get('user') or 'another process'}{purpose}{pid}"
+    purpose = f" for {process['purpose']}" if process.get("purpose") else ""
+    pid = f" (pid {process['pid']})" if process.get("pid") else ""
+    return f"{process.get('user') or 'another process'}{purpose}{pid}"

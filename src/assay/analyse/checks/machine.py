@@ -107,10 +107,10 @@ def _seen_throttled(evidence: CheckEvidence) -> Finding | None:
     reasons: dict[str, dict[str, None]] = {}
     runs: dict[str, list[str]] = {}
     for run in evidence.good:
-        for device, seen in (run.seen.throttled if run.seen else {}).items():
+        for device, reasons_of_run in (run.seen.throttled if run.seen else {}).items():
             if _concerns(evidence, device):
-                reasons.setdefault(device, {}).update(dict.fromkeys(seen))
-                runs.setdefault(device, []).extend([str(run.run_id)] if seen else [])
+                reasons.setdefault(device, {}).update(dict.fromkeys(reasons_of_run))
+                runs.setdefault(device, []).extend([str(run.run_id)] if reasons_of_run else [])
     if not reasons:
         return None
     held = [
@@ -151,15 +151,15 @@ def clocks_now(state: State) -> Finding:
     return (False, "; ".join(held)) if held else (True, f"{listed(list(reasons))} runs at the clock that it chooses")
 
 
-def _concerns(evidence: CheckEvidence, seen: str) -> bool:
+def _concerns(evidence: CheckEvidence, device: str) -> bool:
     """Whether something that was seen of a device (`cpu`, `gpu:0`) is about the one that the job used."""
     if evidence.device is None:
         return True  # the target decides by itself, so it may be any
     kind, _, index = evidence.device.partition(":")
-    if seen == "cpu" or kind == "cpu":
-        return seen == kind
+    if device == "cpu" or kind == "cpu":
+        return device == kind
     boards = {str(board.get("index")) for state in states(evidence).values() for board in gpus_of(state)}
-    return seen.partition(":")[2] in (boards or {index or "0"})
+    return device.partition(":")[2] in (boards or {index or "0"})
 
 
 def device_alone(evidence: CheckEvidence) -> Finding:

@@ -79,8 +79,8 @@ def _medians_known(evidence: CheckEvidence) -> Finding:
 def warm_up_over(evidence: CheckEvidence) -> Finding:
     """Whether no warm-up is left among the measured times: they were level before, or were level while measured."""
     inside = {run: fact.get("warmup") for run, fact in evidence.facts("load").items()}
-    seen = {**{run: fact for run, fact in inside.items() if isinstance(fact, Mapping)}, **evidence.facts("warmup")}
-    verdicts = {run: fact.get("steady") for run, fact in seen.items()}
+    warm_ups = {**{run: fact for run, fact in inside.items() if isinstance(fact, Mapping)}, **evidence.facts("warmup")}
+    verdicts = {run: fact.get("steady") for run, fact in warm_ups.items()}
     detected = {run: steady for run, steady in verdicts.items() if isinstance(steady, bool)}
     if not detected:
         return None, "how long to warm up was not decided from the times, so they cannot tell whether it was enough"
@@ -165,12 +165,12 @@ def _highest_given(evidence: CheckEvidence) -> Finding:
     name = min(sampled, key=lambda key: sampled[key], default="")
     name = name or max(evidence.metrics, key=lambda key: evidence.metrics[key].count)
     n = evidence.metrics[name].count
-    given = [key for key, p in TAILS.items() if n >= samples_needed(p)]
-    missing = [key for key in TAILS if key not in given]
+    backed_names = [key for key, p in TAILS.items() if n >= samples_needed(p)]
+    missing = [key for key in TAILS if key not in backed_names]
     rest = f"{missing[0]} is left out, since it needs {samples_needed(TAILS[missing[0]]):,}" if missing else ""
-    if not given:
+    if not backed_names:
         return None, f"no percentile above the median is given: {count(n, 'value')} of {name}; {rest}"
-    return True, "; ".join(filter(None, (f"{count(n, 'sample')} of {name} back {given[-1]}", rest)))
+    return True, "; ".join(filter(None, (f"{count(n, 'sample')} of {name} back {backed_names[-1]}", rest)))
 
 
 def errors_few(evidence: CheckEvidence) -> Finding:

@@ -25,10 +25,10 @@ _EXACT_TASKS = (None, "synthetic", "conversation")
 
 def as_long_as_asked(evidence: CheckEvidence) -> Finding:
     """Whether answers had the length that the file asks for."""
-    asked = evidence.job.definition.workload.output_tokens
-    if asked is None:
+    requested = evidence.job.definition.workload.output_tokens
+    if requested is None:
         return None, "no length of the answers was asked for"
-    lengths = _lengths(evidence, asked)
+    lengths = _lengths(evidence, requested)
     if lengths is None:
         return None, "the tokens of the answers were not counted"
     wanted, got = lengths
@@ -43,7 +43,7 @@ def as_long_as_asked(evidence: CheckEvidence) -> Finding:
     return False, f"{summary}{why}; {remedy}"
 
 
-def _lengths(evidence: CheckEvidence, asked: int | Tokens) -> tuple[float, float] | None:
+def _lengths(evidence: CheckEvidence, requested: int | Tokens) -> tuple[float, float] | None:
     """Tokens asked for and delivered: medians request by request where they were kept, else of the whole."""
     for lengths in evidence.facts("lengths").values():
         if isinstance(side := lengths.get("output"), Mapping):
@@ -53,7 +53,7 @@ def _lengths(evidence: CheckEvidence, asked: int | Tokens) -> tuple[float, float
     stats = evidence.metrics.get("output_tokens")
     if stats is None:
         return None
-    return (asked.mean, stats.mean) if isinstance(asked, Tokens) else (float(asked), stats.median)
+    return (requested.mean, stats.mean) if isinstance(requested, Tokens) else (float(requested), stats.median)
 
 
 def _median(quantity: JsonValue) -> float | None:
@@ -96,13 +96,13 @@ def _source(side: JsonValue) -> str:
 def _disagreement(facts: Mapping[str, JsonValue]) -> str:
     """Say so where the server's count and that of the tokenizer named in the file differ."""
     for key, what in (("tokenizer_disagrees", "answers"), ("tokenizer_disagrees_on_prompts", "prompts")):
-        given = facts.get(key)
-        if isinstance(given, Mapping):
-            local = given.get("local_tokenizer")
-            both = f"{given.get('used')} tokens were counted and target.tokenizer makes them {local}"
-            return f"of {given.get(what)} {what} {both}: it is not the tokenizer of this model"
-        if given:
-            return given if isinstance(given, str) else f"two counts of the tokens of {what} disagree"
+        counts = facts.get(key)
+        if isinstance(counts, Mapping):
+            local = counts.get("local_tokenizer")
+            both = f"{counts.get('used')} tokens were counted and target.tokenizer makes them {local}"
+            return f"of {counts.get(what)} {what} {both}: it is not the tokenizer of this model"
+        if counts:
+            return counts if isinstance(counts, str) else f"two counts of the tokens of {what} disagree"
     return ""
 
 
@@ -112,8 +112,8 @@ def _bundled(facts: Mapping[str, JsonValue]) -> str:
     evenly, tokenized = (split.get("evenly"), split.get("by_tokenizer")) if isinstance(split, Mapping) else (None, None)
     if not facts.get("bundled") or evenly == 0:
         return ""
-    each = facts.get("tokens_per_chunk")
-    mean = each.get("mean") if isinstance(each, Mapping) else each
+    per_chunk = facts.get("tokens_per_chunk")
+    mean = per_chunk.get("mean") if isinstance(per_chunk, Mapping) else per_chunk
     many = f"{number(mean)} tokens each" if isinstance(mean, int | float) else "several tokens each"
     summary = f"the server sends pieces of {many}, so itl_ms is their gap shared out evenly"
     if isinstance(evenly, int) and isinstance(tokenized, int):
@@ -330,12 +330,12 @@ def _level(evidence: CheckEvidence) -> Finding | None:
         return None
     if isinstance(load.rate, float | int):
         return _rate(evidence, load, share * float(load.rate))
-    asked = share * (load.concurrency or 1)
+    wanted = share * (load.concurrency or 1)
     stats = evidence.metrics.get("concurrency")
     if stats is None or load.think is not None:
         return None  # a user who thinks has no request in flight meanwhile
-    summary = f"{number(stats.min)} of {number(asked)} requests were in flight on average"
-    return stats.min >= _DELIVERED * asked, summary
+    summary = f"{number(stats.min)} of {number(wanted)} requests were in flight on average"
+    return stats.min >= _DELIVERED * wanted, summary
 
 
 def _together(evidence: CheckEvidence) -> Finding | None:
@@ -349,9 +349,9 @@ def _together(evidence: CheckEvidence) -> Finding | None:
         starts = merged.get("starts")
         if not isinstance(starts, dict) or not starts.get("met"):
             continue  # they were not asked to begin at one moment
-        length, asked = merged.get("length_s"), merged.get("asked_s")
-        if isinstance(length, float | int) and isinstance(asked, float | int) and length < _TOGETHER * asked:
-            failed.append(f"in run {run} all machines loaded together for {number(length)} s of {number(asked)} s")
+        length, asked_s = merged.get("length_s"), merged.get("asked_s")
+        if isinstance(length, float | int) and isinstance(asked_s, float | int) and length < _TOGETHER * asked_s:
+            failed.append(f"in run {run} all machines loaded together for {number(length)} s of {number(asked_s)} s")
         skew, apart = starts.get("skew_s"), starts.get("clocks_apart_s_at_least")
         skews += [float(skew)] if isinstance(skew, float | int) else []
         if skews and skews[-1] > _SKEW_S:
@@ -363,13 +363,13 @@ def _together(evidence: CheckEvidence) -> Finding | None:
     return (True, f"the clients began within {number(max(skews))} s of each other") if skews else None
 
 
-def _rate(evidence: CheckEvidence, load: Load, asked: float) -> Finding | None:
+def _rate(evidence: CheckEvidence, load: Load, wanted: float) -> Finding | None:
     stats = evidence.metrics.get("offered_per_s")
     if stats is None:
         return None
     seconds = min(evidence.windows(lambda window: window.wall_s).values(), default=load.duration or 1.0)
     # Arrivals of a burstier process spread more: their variance is that of Poisson's over the shape.
-    spread = _SURE * math.sqrt(asked / max(seconds, 1e-9) / (load.burstiness or 1.0))
-    far = max((1 - _DELIVERED) * asked, spread if load.arrivals != "constant" else 0.0)
-    value = max(stats.run_values.values(), key=lambda run_value: abs(run_value - asked), default=stats.median)
-    return abs(value - asked) <= far, f"{number(value)} requests/s were due where {number(asked)} were asked for"
+    spread = _SURE * math.sqrt(wanted / max(seconds, 1e-9) / (load.burstiness or 1.0))
+    far = max((1 - _DELIVERED) * wanted, spread if load.arrivals != "constant" else 0.0)
+    value = max(stats.run_values.values(), key=lambda run_value: abs(run_value - wanted), default=stats.median)
+    return abs(value - wanted) <= far, f"{number(value)} requests/s were due where {number(wanted)} were asked for"

@@ -313,8 +313,8 @@ def change_between_results(a: Sequence[ResultReading], b: Sequence[ResultReading
     )
 
 
-def _values(one: ResultReading) -> tuple[float, ...]:
-    return one.runs or (one.value,)
+def _values(reading: ResultReading) -> tuple[float, ...]:
+    return reading.runs or (reading.value,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,11 +345,11 @@ class _Side:
     def spread(self) -> tuple[float, float]:
         """Variance of one of two or more results, and its degrees of freedom."""
         results = self.means.size
-        seen = float(self.means.var(ddof=1))
+        variance = float(self.means.var(ddof=1))
         expected = (self.within or 0.0) * float((1 / self.counts).mean())
-        if results <= _FEW and seen < _AT_LEAST * expected:
+        if results <= _FEW and variance < _AT_LEAST * expected:
             return _AT_LEAST * expected, _FREEDOM
-        return max(seen, expected), results - 1
+        return max(variance, expected), results - 1
 
 
 def _error(a: _Side, b: _Side) -> tuple[float, float, str]:
@@ -363,16 +363,16 @@ def _error(a: _Side, b: _Side) -> tuple[float, float, str]:
     return sum(part for part, _ in parts), _welch(parts), f"Welch's t between {sizes[0]} and {sizes[1]} results"
 
 
-def _one_against_many(one: _Side, many: _Side) -> tuple[float, float]:
+def _one_against_many(single: _Side, many: _Side) -> tuple[float, float]:
     results = many.means.size
     usual, df = many.spread()
     # The new result may have fewer runs, or runs that differ more, than those it is held against.
     freedom, within = max(
-        ((side.freedom, side.within) for side in (one, many) if side.within is not None),
+        ((side.freedom, side.within) for side in (single, many) if side.within is not None),
         key=lambda pair: pair[1],
         default=(0, 0.0),
     )
-    own = within / float(one.counts[0])
+    own = within / float(single.counts[0])
     if own <= usual:
         return usual * (1 + 1 / results), df
     return own + usual / results, min(df, _welch([(own, freedom), (usual / results, df)]))

@@ -102,10 +102,10 @@ def _refused(code: str, message: str, remedy: str) -> Failure:
     return Failure(code, message, phase="merge", try_=remedy)
 
 
-def _apart(windows: dict[int, tuple[int, int] | None], found: Overlap, duration_s: float) -> str:
+def _apart(windows: dict[int, tuple[int, int] | None], overlap: Overlap, duration_s: float) -> str:
     first = min(window[0] for window in windows.values() if window is not None)
     begins = [f"host {host} after {number((window[0] - first) / 1e9)} s" for host, window in windows.items() if window]
-    together = f"all were loading together for {number(max(found.length_s, 0.0))} s of {number(duration_s)} s"
+    together = f"all were loading together for {number(max(overlap.length_s, 0.0))} s of {number(duration_s)} s"
     return f"{together}, less than half: they began to measure one after another ({', '.join(begins)})"
 
 

@@ -164,24 +164,24 @@ def triage(finding: Finding, before: Contexts, after: Contexts) -> CauseAnalysis
         before: What was around the points up to and with the last good one, oldest first; those on its level.
         after: What was around the points from the first bad one on; those on its level.
     """
-    seen = factors(finding, before, after)
+    compared = factors(finding, before, after)
     differs = tuple(
         FactorDifference(factor.name, factor.before, factor.after, factor.elsewhere)
-        for factor in seen
+        for factor in compared
         if factor.differs
     )
-    cause, because = _cause(finding, seen, before, after)
+    cause, because = _cause(finding, compared, before, after)
     return CauseAnalysis(cause, because, differs)
 
 
 def _cause(
-    finding: Finding, seen: Sequence[Factor], before: Contexts, after: Contexts
+    finding: Finding, compared: Sequence[Factor], before: Contexts, after: Contexts
 ) -> tuple[Cause, tuple[str, ...]]:
     if doubted := _doubted(finding):
         return "noise", doubted
     moved = control_moved(finding, before, after)
     hot = disturbed(finding, before, after)
-    strong = [factor for factor in seen if factor.explains and factor.weight >= _TELLS]
+    strong = [factor for factor in compared if factor.explains and factor.weight >= _TELLS]
     telling = [] if finding.kind == "drift" else strong
     method = [factor for factor in telling if factor.cause == "method"]
     if method:
@@ -190,7 +190,7 @@ def _cause(
         return _slower_machine(moved, hot, telling)
     if hot:
         return "machine", (hot, *_beside(telling))
-    likely_cause, because = _likeliest(finding, seen, telling)
+    likely_cause, because = _likeliest(finding, compared, telling)
     return likely_cause, (*because, *_control_said(moved))
 
 
@@ -241,27 +241,27 @@ def _likeliest(finding: Finding, seen: Sequence[Factor], telling: Sequence[Facto
     return "unknown", (*sentences, f"{names} changed together: a run with one of them alone would tell")
 
 
-def _only_code(finding: Finding, seen: Sequence[Factor]) -> tuple[Cause, tuple[str, ...]]:
+def _only_code(finding: Finding, compared: Sequence[Factor]) -> tuple[Cause, tuple[str, ...]]:
     """The cause where nothing rare changed."""
-    code = [factor for factor in seen if factor.cause == "code" and factor.explains]
+    code = [factor for factor in compared if factor.cause == "code" and factor.explains]
     if code:
         return "code", (*map(_told, code), "nothing else that is recorded explains it")
     if finding.chance > _RARE:
         remark = f"chance alone shows as much in {percent(finding.chance)} of series"
         return "unknown" if finding.unconfirmed else "noise", (f"nothing that is recorded explains it, and {remark}",)
-    often = [factor for factor in seen if factor.differs]
+    often = [factor for factor in compared if factor.differs]
     if often:
         return "unknown", (f"{listed([factor.name for factor in often])} differs, and did so before without effect",)
     return "unknown", ("nothing that is recorded differs between the points before and after",)
 
 
-def _told(one: Factor) -> str:
-    changed = f"{one.name} changed from {shown(one.before)} to {shown(one.after)}"
-    if not one.chances:
+def _told(factor: Factor) -> str:
+    changed = f"{factor.name} changed from {shown(factor.before)} to {shown(factor.after)}"
+    if not factor.chances:
         return changed
-    if not one.elsewhere:
-        return f"{changed}, and at none of {count(one.chances, 'other step')} around"
-    return f"{changed}, as it did at {one.elsewhere} of {count(one.chances, 'other step')} around"
+    if not factor.elsewhere:
+        return f"{changed}, and at none of {count(factor.chances, 'other step')} around"
+    return f"{changed}, as it did at {factor.elsewhere} of {count(factor.chances, 'other step')} around"
 
 
 def _beside(others: Sequence[Factor]) -> tuple[str, ...]:

@@ -73,16 +73,16 @@ def detect(series: Series, level: float = LEVEL) -> SeriesReport:
         return SeriesReport((), "too short", None, None, None, 1.0, level, count, missing, name=series.name)
     if not middle_and_spread(points.values)[1]:
         return SeriesReport((), "constant", 0.0, 0.0, None, 1.0, level, count, missing, name=series.name)
-    given = points.values
-    seen = search(given, points.weights, level)
-    points = replace(points, values=seen.flat, weights=seen.weights)
-    lifted = given - seen.flat
-    spread, memory = _noise(points, seen.changes)
-    changes = _findings(series, points, seen, lifted, memory)
-    drifts = (_drift(series, points, drift.drift, drift.chance, drift.before) for drift in seen.drifts)
+    values = points.values
+    search_result = search(values, points.weights, level)
+    points = replace(points, values=search_result.flat, weights=search_result.weights)
+    lifted = values - search_result.flat
+    spread, memory = _noise(points, search_result.changes)
+    changes = _findings(series, points, search_result, lifted, memory)
+    drifts = (_drift(series, points, drift.drift, drift.chance, drift.before) for drift in search_result.drifts)
     findings = tuple(sorted([*changes, *drifts], key=lambda finding: finding.index))
     # Points beside a change are far from what was usual for another reason.
-    near = {change.place + aside for change in seen.changes for aside in range(-_ASIDE, _ASIDE + 1)}
+    near = {change.place + aside for change in search_result.changes for aside in range(-_ASIDE, _ASIDE + 1)}
     newest = abs(findings[-1].after if findings else median(points.values))
     return SeriesReport(
         findings=findings,
@@ -90,7 +90,7 @@ def detect(series: Series, level: float = LEVEL) -> SeriesReport:
         spread=spread,
         relative_spread=spread / newest if newest else None,
         correlation=memory,
-        chance=min([seen.chance, *(finding.chance for finding in findings)]),
+        chance=min([search_result.chance, *(finding.chance for finding in findings)]),
         level=level,
         points=count,
         missing=missing,
@@ -117,10 +117,10 @@ def points_of(series: Series) -> SeriesPoints:
 
 
 def _findings(
-    series: Series, points: SeriesPoints, seen: ChangeSearch, lifted: Values, memory: float
+    series: Series, points: SeriesPoints, changes: ChangeSearch, lifted: Values, memory: float
 ) -> Iterator[Finding]:
     """Each change as a step, or those of one direction in a row as a drift."""
-    edges = [0, *(change.place for change in seen.changes), points.values.size]
+    edges = [0, *(change.place for change in changes.changes), points.values.size]
     sizes = [
         step_size(
             points.values,
@@ -130,7 +130,7 @@ def _findings(
             CONFIDENCE,
             apart=change.apart,
         )
-        for number, change in enumerate(seen.changes)
+        for number, change in enumerate(changes.changes)
     ]
     number = 0
     while number < len(sizes):
@@ -141,9 +141,9 @@ def _findings(
             # After an outage the change may have come at any time of it.
             within = (int(points.index[size.first - 1]) + 1, int(points.index[size.last]))
             moved = (size.before + float(lifted[size.place - 1]), size.difference, size.low, size.high)
-            yield _finding(series, "step", at, within, moved, seen.changes[number].chance)
+            yield _finding(series, "step", at, within, moved, changes.changes[number].chance)
         else:
-            chance = min(located.chance for located in seen.changes[number:end])
+            chance = min(located.chance for located in changes.changes[number:end])
             head = points.values[edges[number] : slow.first + 1]
             level = median(head) if head.size else sizes[number].before
             yield _drift(series, points, slow, chance, level + float(lifted[slow.first]))

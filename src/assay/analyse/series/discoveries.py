@@ -96,8 +96,8 @@ def same_changes(fresh: Sequence[Finding], known: Mapping[str, Finding], places:
     pairs = sorted(
         (abs(places[name] - finding.index), number, name)
         for number, finding in enumerate(fresh)
-        for name, other in known.items()
-        if (finding.difference > 0) == (other.difference > 0) and _meet(finding, other, places[name] - other.index)
+        for name, past in known.items()
+        if (finding.difference > 0) == (past.difference > 0) and _meet(finding, past, places[name] - past.index)
     )
     matches: dict[int, str] = {}
     for _, number, name in pairs:
@@ -106,9 +106,9 @@ def same_changes(fresh: Sequence[Finding], known: Mapping[str, Finding], places:
     return matches
 
 
-def _meet(one: Finding, other: Finding, moved: int) -> bool:
-    first, last = other.range[0] + moved, other.range[1] + moved
-    return one.range[0] - _SLACK <= last and first <= one.range[1] + _SLACK
+def _meet(known: Finding, fresh: Finding, moved: int) -> bool:
+    first, last = fresh.range[0] + moved, fresh.range[1] + moved
+    return known.range[0] - _SLACK <= last and first <= known.range[1] + _SLACK
 
 
 def believed(

@@ -126,9 +126,9 @@ def clearest_step(values: Values, weights: Values, *, newest: bool) -> ChangeCan
 def step_chance_of_last(piece: Growing, places: int) -> float:
     """The chance of the clearest step among the newest places."""
     whole, gain = piece.newest(places)
-    seen = evidence(whole, gain)
-    scored = seen.score - penalty(whole.count, newest=True)[-seen.score.size :]
-    return _chance(SPLITS, float(scored.max()), whole.count, seen.memory, _SHARE_OF_STEPS)
+    score = evidence(whole, gain)
+    scored = score.score - penalty(whole.count, newest=True)[-score.score.size :]
+    return _chance(SPLITS, float(scored.max()), whole.count, score.memory, _SHARE_OF_STEPS)
 
 
 def memory_costs(values: Values, weights: Values) -> Values | None:
@@ -138,10 +138,10 @@ def memory_costs(values: Values, weights: Values) -> Values | None:
 
 
 def step_score(piece: Whitened, *, newest: bool, elsewhere: Values | None = None) -> ShapeScore:
-    seen = evidence(piece, piece.splits(), elsewhere)
-    scored = seen.score - penalty(piece.count, newest=newest)
+    found_evidence = evidence(piece, piece.splits(), elsewhere)
+    scored = found_evidence.score - penalty(piece.count, newest=newest)
     best = int(scored.argmax())
-    return ShapeScore(float(scored[best]), (best + 1,), seen.memory)
+    return ShapeScore(float(scored[best]), (best + 1,), found_evidence.memory)
 
 
 def span_score(piece: Whitened, elsewhere: Values | None = None) -> ShapeScore:
@@ -165,10 +165,10 @@ def clearest_ramp(values: Values, weights: Values) -> ChangeCandidate:
     if piece is None:
         return ChangeCandidate((), 1.0)
     memory = evidence_memory(piece)
-    seen = ramp_score(piece)
-    if not seen.places or seen.memory > _WANDERS:
+    score = ramp_score(piece)
+    if not score.places or score.memory > _WANDERS:
         return ChangeCandidate((), 1.0)  # what wanders this way will wander that way
-    return ChangeCandidate(seen.places, _chance(RAMPS, seen.score, piece.count, memory, _SHARE_OF_RAMPS))
+    return ChangeCandidate(score.places, _chance(RAMPS, score.score, piece.count, memory, _SHARE_OF_RAMPS))
 
 
 def ramp_score(piece: Whitened) -> ShapeScore:

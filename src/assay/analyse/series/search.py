@@ -68,10 +68,10 @@ class LocatedChange:
     """Whether its two sides differ in level and in noise: each side then has a spread of its own."""
 
     @classmethod
-    def all_of(cls, seen: Scan, low: int, *, apart: bool = False) -> list[LocatedChange]:
+    def all_of(cls, scanned: Scan, low: int, *, apart: bool = False) -> list[LocatedChange]:
         """The clearest change of a piece that begins at `low`: one place, or both ends of a span."""
-        places, chance = seen.clearest
-        needed = chance < _BY_FAR * seen.step.chance
+        places, chance = scanned.clearest
+        needed = chance < _BY_FAR * scanned.step.chance
         return [cls(low + place, chance, len(places) > 1, needed, apart) for place in places]
 
 
@@ -164,9 +164,9 @@ def _with_hidden(values: Values, weights: Values, changes: list[LocatedChange], 
             if _memory(costs[low, high]) - _memory(elsewhere) < _MORE_MEMORY:
                 continue
             newest = high == values.size
-            seen = scan(values[low:high], weights[low:high], newest=newest, elsewhere=elsewhere)
-            if seen.clearest.chance <= level:
-                hidden += LocatedChange.all_of(seen, low)
+            scanned = scan(values[low:high], weights[low:high], newest=newest, elsewhere=elsewhere)
+            if scanned.clearest.chance <= level:
+                hidden += LocatedChange.all_of(scanned, low)
         if not hidden:
             break
         changes = sorted([*changes, *hidden], key=lambda located: located.place)
@@ -186,9 +186,9 @@ def _seen(values: Values, weights: Values, level: float, *, newest: bool) -> tup
     Returns:
         What was seen, and whether it is a change of level and noise.
     """
-    seen = scan(values, weights, newest=newest)
+    scanned = scan(values, weights, newest=newest)
     for _ in range(_QUIETED):
-        clearest = seen.clearest
+        clearest = scanned.clearest
         if clearest.chance > _WORTH_A_DOUBT:
             break
         louder = louder_side(values, weights, clearest.places)
@@ -198,18 +198,18 @@ def _seen(values: Values, weights: Values, level: float, *, newest: bool) -> tup
         apart = clearest.chance <= level and levels_apart(values[side], np.delete(values, side))
         weights[side] /= min(factor, _MOST_LOUDER)
         if apart:
-            return _placed(seen, values), True
-        seen = scan(values, weights, newest=newest)
-    return seen, False
+            return _placed(scanned, values), True
+        scanned = scan(values, weights, newest=newest)
+    return scanned, False
 
 
-def _placed(seen: Scan, values: Values) -> Scan:
+def _placed(scanned: Scan, values: Values) -> Scan:
     """The clearest change at the place that the spreads of its own two sides give."""
-    first, *rest = seen.clearest.places
+    first, *rest = scanned.clearest.places
     if not rest:
-        return seen._replace(step=seen.step._replace(places=(_place(values, first),)))
+        return scanned._replace(step=scanned.step._replace(places=(_place(values, first),)))
     end = first + _place(values[first:], rest[0] - first)
-    return seen._replace(span=seen.span._replace(places=(_place(values[:end], first), end)))
+    return scanned._replace(span=scanned.span._replace(places=(_place(values[:end], first), end)))
 
 
 def _place(values: Values, about: int) -> int:

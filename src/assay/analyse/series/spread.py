@@ -200,10 +200,10 @@ def _spans(count: int) -> tuple[Places, Places]:
     return np.concatenate(first).astype(np.intp), np.concatenate(end).astype(np.intp)
 
 
-def noise_weights(count: int, found: tuple[Burst, ...]) -> Values:
+def noise_weights(count: int, bursts: tuple[Burst, ...]) -> Values:
     """One over how much louder each point is than else."""
     weights = np.ones(count)
-    for burst in found:
+    for burst in bursts:
         weights[burst.first : burst.last + 1] /= burst.factor
     return weights
 

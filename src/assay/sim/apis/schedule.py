@@ -135,9 +135,9 @@ class ScheduleBuilder:
 
     def text(self, begin: int, end: int) -> str:
         """The text of some tokens of an answer, as it follows what came before."""
-        given = self._script.answer
+        answer = self._script.answer
         reasoning = self._script.reasoning_tokens
-        words = [given[at % len(given)] if given else made_word(at % MADE) for at in range(begin, end)]
+        words = [answer[at % len(answer)] if answer else made_word(at % MADE) for at in range(begin, end)]
         return ("" if begin in (0, reasoning) else " ") + " ".join(words) if words else ""
 
     def shape(self, dialect: Dialect, tokens: int) -> ReplyShape:
@@ -156,9 +156,7 @@ class ScheduleBuilder:
         role = script.role if dialect.opening() else "first"
         events = [
             dialect.event(
-                self.text(begin, end),
-                reasoning=begin < script.reasoning_tokens,
-                first=begin == 0 and role == "first",
+                self.text(begin, end), reasoning=begin < script.reasoning_tokens, first=begin == 0 and role == "first"
             )
             for begin, end in spans
         ]
@@ -253,7 +251,8 @@ def offsets_ns(
         wait_ns = round(pause.for_s * 1e9)
         before = chain((0,), accumulate(carried))
         offsets = [
-            offset + (wait_ns if said >= pause.after else 0) for offset, said in zip(offsets, before, strict=False)
+            offset + (wait_ns if position >= pause.after else 0)
+            for offset, position in zip(offsets, before, strict=False)
         ]
     return offsets
 

@@ -20,8 +20,8 @@ _BINARY = b"application/octet-stream"
 class Site:
     """Routes a request. What is answered immediately has neither number nor record."""
 
-    def __init__(self, world: World, other: Serve | None = None) -> None:
-        self._world, self._other = world, other
+    def __init__(self, world: World, fallback: Serve | None = None) -> None:
+        self._world, self._fallback = world, fallback
         self._serving: dict[tuple[str, str], Serve] = {}
         self._telling: dict[tuple[str, str], Telling] = {}
         self._asked = 0
@@ -43,8 +43,8 @@ class Site:
             serving(connection, head, body, arrival_ns)
             return
         telling = self._telling.get(("GET" if head.method == "HEAD" else head.method, head.path))
-        if telling is None and self._other is not None:
-            self._other(connection, head, body, arrival_ns)
+        if telling is None and self._fallback is not None:
+            self._fallback(connection, head, body, arrival_ns)
             return
         try:
             data = telling(head, body) if telling is not None else self._unknown(head)
@@ -121,7 +121,7 @@ class PlainServer:
             and not script.rate_limit
             and not script.ready_after
         )
-        self.site = Site(world, other=self._serve)
+        self.site = Site(world, fallback=self._serve)
         self.site.tell("GET", "/metrics", self._metrics)
 
     def _serve(self, connection: ServerConnection, head: Head, body: bytes, arrival_ns: int) -> None:  # noqa: ARG002

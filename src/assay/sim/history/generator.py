@@ -165,10 +165,10 @@ class _Job:
         )
 
 
-def _unit(one: NoiseModel, source: Random) -> float:
+def _unit(noise: NoiseModel, source: Random) -> float:
     """A deviation with variance 1."""
     normal = source.gauss(0, 1)
-    if one.tails == "normal":
+    if noise.tails == "normal":
         return normal
     return normal / math.sqrt(sum(source.gauss(0, 1) ** 2 for _ in range(3)))  # t3 over its deviation, the root of 3
 

@@ -117,29 +117,29 @@ def score(truth: Sequence[TrueChange], found: Sequence[DetectedChange]) -> tuple
     """
     lines: list[ScoreLine] = []
     for series in sorted({*(change.series for change in truth), *(finding.series for finding in found)}):
-        mine = [change for change in truth if change.series == series]
+        changes = [change for change in truth if change.series == series]
         left = [finding for finding in found if finding.series == series and finding.withdrawn is None]
         gone = [finding for finding in found if finding.series == series and finding.withdrawn is not None]
-        pairs = _paired(mine, left)
+        pairs = _paired(changes, left)
         lines += [
             ScoreLine(
                 series, "found" if place in pairs else "missed", change, left[pairs[place]] if place in pairs else None
             )
-            for place, change in enumerate(mine)
+            for place, change in enumerate(changes)
         ]
         left = [finding for place, finding in enumerate(left) if place not in pairs.values()]
         lines += [
-            ScoreLine(series, "part" if _part_of_one(mine, finding) else "false", None, finding) for finding in left
+            ScoreLine(series, "part" if _part_of_one(changes, finding) else "false", None, finding) for finding in left
         ]
-        lines += [ScoreLine(series, "withdrawn", _nearest(mine, finding), finding) for finding in gone]
+        lines += [ScoreLine(series, "withdrawn", _nearest(changes, finding), finding) for finding in gone]
     return tuple(sorted(lines, key=lambda line: (line.series, _night(line))))
 
 
-def _paired(mine: Sequence[TrueChange], found: Sequence[DetectedChange]) -> dict[int, int]:
+def _paired(changes: Sequence[TrueChange], found: Sequence[DetectedChange]) -> dict[int, int]:
     """Place of a change → place of its finding; those that lie nearest to each other first."""
-    meeting = [(a, b) for a, true in enumerate(mine) for b, finding in enumerate(found) if _meets(true, finding)]
+    meeting = [(a, b) for a, true in enumerate(changes) for b, finding in enumerate(found) if _meets(true, finding)]
     pairs: dict[int, int] = {}
-    for a, b in sorted(meeting, key=lambda pair: _apart(mine[pair[0]], found[pair[1]])):
+    for a, b in sorted(meeting, key=lambda pair: _apart(changes[pair[0]], found[pair[1]])):
         if a not in pairs and b not in pairs.values():
             pairs[a] = b
     return pairs
@@ -176,12 +176,14 @@ def _apart(true: TrueChange, finding: DetectedChange) -> tuple[bool, int, float]
     return true.kind != finding.kind, abs(finding.night - true.night), abs(finding.size - true.size)
 
 
-def _nearest(mine: Sequence[TrueChange], finding: DetectedChange) -> TrueChange | None:
-    return min((true for true in mine if _meets(true, finding)), key=lambda true: _apart(true, finding), default=None)
+def _nearest(true_changes: Sequence[TrueChange], finding: DetectedChange) -> TrueChange | None:
+    return min(
+        (true for true in true_changes if _meets(true, finding)), key=lambda true: _apart(true, finding), default=None
+    )
 
 
-def _part_of_one(mine: Sequence[TrueChange], finding: DetectedChange) -> bool:
-    return any(true.kind == "drift" and _meets(true, finding) for true in mine)
+def _part_of_one(changes: Sequence[TrueChange], finding: DetectedChange) -> bool:
+    return any(true.kind == "drift" and _meets(true, finding) for true in changes)
 
 
 def _night(line: ScoreLine) -> int:

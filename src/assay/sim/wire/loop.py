@@ -20,12 +20,7 @@ OnEvent = Callable[[int], None]
 
 class _Spec(ctypes.Structure):
     # struct itimerspec: interval, then first expiry, each as seconds and nanoseconds
-    _fields_ = (
-        ("every_s", ctypes.c_long),
-        ("every_ns", ctypes.c_long),
-        ("s", ctypes.c_long),
-        ("ns", ctypes.c_long),
-    )
+    _fields_ = (("every_s", ctypes.c_long), ("every_ns", ctypes.c_long), ("s", ctypes.c_long), ("ns", ctypes.c_long))
 
 
 class TimerFd:

@@ -171,13 +171,13 @@ class Agents(Transactions):
             .order_by(JobRow.id)
             .with_for_update()
         )
-        mine = {(row.agent_id, Held(row.id, row.fence)) for row in rows} & wanted
+        renewable = {(row.agent_id, Held(row.id, row.fence)) for row in rows} & wanted
         session.execute(
             update(JobRow)
-            .where(JobRow.id.in_({held.job for _, held in mine}))
+            .where(JobRow.id.in_({held.job for _, held in renewable}))
             .values(expires_at=self.lease_now() + self.policy.lease_s)
         )
-        return mine
+        return renewable
 
 
 def key_hash(key: str) -> str:
@@ -278,8 +278,8 @@ def _known(session: Session, agents: set[str]) -> dict[str, bool]:
 
 def _note(session: Session, accepted: Sequence[Beat], now: float) -> None:
     """Keep what agents say; those that say the same are kept in one statement."""
-    said: dict[tuple[str, str], list[str]] = {}
+    agents_by_note: dict[tuple[str, str], list[str]] = {}
     for agent, beat in accepted:
-        said.setdefault((beat.state, beat.note[:_LONGEST_NOTE]), []).append(agent)
-    for (state, note), agents in said.items():
+        agents_by_note.setdefault((beat.state, beat.note[:_LONGEST_NOTE]), []).append(agent)
+    for (state, note), agents in agents_by_note.items():
         session.execute(update(AgentRow).where(AgentRow.id.in_(agents)).values(last_seen=now, state=state, note=note))

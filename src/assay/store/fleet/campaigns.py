@@ -99,8 +99,8 @@ def job_columns(job: Job) -> dict[str, Any]:
 
 
 def _insert_jobs(session: Session, rows: Sequence[dict[str, Any]]) -> None:
-    for some in parts_of(rows, CHUNK):
-        session.execute(insert(JobRow), some)
+    for chunk in parts_of(rows, CHUNK):
+        session.execute(insert(JobRow), chunk)
 
 
 def _job_values(job: Job, label_of: Callable[[Job], str] | None, now: float) -> dict[str, Any]:
@@ -202,17 +202,17 @@ class ExternalCampaigns(Endings):
             self._settle(session, row.campaign_id)
             return word
 
-    def _stands(self, session: Session, row: JobRow, one: JobProgress) -> dict[str, JsonValue]:
+    def _stands(self, session: Session, row: JobRow, report: JobProgress) -> dict[str, JsonValue]:
         before, state = row.progress or {}, cast("State", row.state)
-        if one.state == "running" and state == "pending":
+        if report.state == "running" and state == "pending":
             row.state, row.started_at = after(state, "start"), row.started_at or self._now()
-            self._tell(session, row.campaign_id, row.id, "began", {"note": one.note})
-        elif one.state == "waiting" and state == "running":
+            self._tell(session, row.campaign_id, row.id, "began", {"note": report.note})
+        elif report.state == "waiting" and state == "running":
             row.state, before = after(state, "release"), {}
-            self._tell(session, row.campaign_id, row.id, "waits again", {"note": one.note})
-        if one.phase and one.runs and (before.get("phase") in (None, "") or before.get("run") != one.run):
-            self._tell(session, row.campaign_id, row.id, "run began", {"run": one.run + 1, "of": one.runs})
-        detail = progress_detail(one)
+            self._tell(session, row.campaign_id, row.id, "waits again", {"note": report.note})
+        if report.phase and report.runs and (before.get("phase") in (None, "") or before.get("run") != report.run):
+            self._tell(session, row.campaign_id, row.id, "run began", {"run": report.run + 1, "of": report.runs})
+        detail = progress_detail(report)
         row.progress = {**detail, "at": self._now()}
         return {**detail, "state": row.state}
 

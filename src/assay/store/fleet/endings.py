@@ -58,9 +58,9 @@ class Endings(Matcher):
     ) -> dict[str, Outcome]:
         """Cancel or retry many jobs; return the outcome of each."""
         outcomes: dict[str, Outcome] = {}
-        for some in parts_of(sorted(set(jobs)), CHUNK):
+        for chunk in parts_of(sorted(set(jobs)), CHUNK):
             with self._writing() as session:
-                rows = _standing(session, JobRow.id.in_(some))
+                rows = _standing(session, JobRow.id.in_(chunk))
                 fleet = _in_fleet(session, {row.campaign_id for row in rows})
                 can = [row for row in rows if row.campaign_id in fleet and row.state in _FROM[action]]
                 if action == "cancel":
@@ -103,8 +103,8 @@ class Endings(Matcher):
 
     def fail_unplaceable(self, campaign: str | None = None) -> tuple[str, ...]:
         """Fail waiting jobs that no enrolled agent can take, where the campaign asks for it; return those jobs."""
-        asked = (CampaignRow.state == "running", CampaignRow.engine == "fleet", CampaignRow.unplaceable == "fail")
-        which = asked if campaign is None else (*asked, CampaignRow.id == campaign)
+        strict = (CampaignRow.state == "running", CampaignRow.engine == "fleet", CampaignRow.unplaceable == "fail")
+        which = strict if campaign is None else (*strict, CampaignRow.id == campaign)
         ended: list[str] = []
         for name in self._campaigns(*which):
             with self._writing() as session:
@@ -139,8 +139,8 @@ class Endings(Matcher):
     ) -> None:
         """End jobs that wait or run, and the leases they have; their agents learn of it with the next heartbeat."""
         now = self._now()
-        for some in parts_of(rows, CHUNK):
-            ids = [row.id for row in some]
+        for chunk in parts_of(rows, CHUNK):
+            ids = [row.id for row in chunk]
             leased = (AttemptRow.job_id.in_(ids), AttemptRow.state == "leased")
             session.execute(update(AttemptRow).where(*leased).values(state="cancelled", ended_at=now))
             for state in OPEN:
@@ -149,7 +149,7 @@ class Endings(Matcher):
                     .where(JobRow.id.in_(ids), JobRow.state == state)
                     .values(state=after(state, event), reason=reason, ended_at=now, expires_at=None)
                 )
-            self._tell_all(session, [(row.campaign_id, row.id) for row in some], kind, {"reason": reason, "by": by})
+            self._tell_all(session, [(row.campaign_id, row.id) for row in chunk], kind, {"reason": reason, "by": by})
 
     def _again(self, session: Session, rows: Sequence[LockedJob], *, by: str) -> None:
         """Let ended jobs wait again, as if they were new; a result they had is kept as evidence."""
@@ -157,14 +157,14 @@ class Endings(Matcher):
         nothing = dict.fromkeys(
             ("result", "verdict", "seconds", "started_at", "ended_at", "expires_at", "progress"), None
         )
-        for some in parts_of(rows, CHUNK):
-            ids = [row.id for row in some]
+        for chunk in parts_of(rows, CHUNK):
+            ids = [row.id for row in chunk]
             _keep_replaced(session, ids, now)
             session.execute(delete(RunRow).where(RunRow.job_id.in_(ids)))
             for state in AGAIN:
                 new = {"state": after(state, "retry"), "lost": 0, "not_before": 0.0, "reason": "", **nothing}
                 session.execute(update(JobRow).where(JobRow.id.in_(ids), JobRow.state == state).values(**new))
-            self._tell_all(session, [(row.campaign_id, row.id) for row in some], "retried", {"by": by})
+            self._tell_all(session, [(row.campaign_id, row.id) for row in chunk], "retried", {"by": by})
         for campaign in sorted({row.campaign_id for row in rows}):
             row = session.get_one(CampaignRow, campaign, with_for_update=LOCK)
             if row.deadline is not None and row.deadline <= self.lease_now():

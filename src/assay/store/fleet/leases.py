@@ -92,8 +92,8 @@ class Leases(Matcher):
         """Take back leases that ran out; their jobs are offered again after a wait, or set aside. Return the jobs."""
         jobs: list[str] = []
         over = self.lease_now() if until is None else until
-        while some := self._expire_some(over):
-            jobs += some
+        while expired := self._expire_some(over):
+            jobs += expired
         return tuple(jobs)
 
     def renew_all(self) -> int:

@@ -194,7 +194,7 @@ def open_parts(session: Session, machines: Mapping[str, int]) -> SharedLoads:
     for campaign, key, state in session.execute(query.distinct()):
         loads.setdefault(campaign, {})[key] = machines[key]
         states.setdefault((campaign, key), set()).add(state)
-    return SharedLoads(loads, tuple(sorted(pair for pair, seen in states.items() if len(seen) > 1)))
+    return SharedLoads(loads, tuple(sorted(pair for pair, kinds in states.items() if len(kinds) > 1)))
 
 
 def _parts_for(
@@ -373,8 +373,8 @@ def _is_its_own(session: Session, asking: LeaseCandidate, campaign: str, key: st
     ).one_or_none()
     if began is None or began == asking.agent.id:
         return True
-    other = session.get(AgentRow, began)
-    return other is None or other.draining or other.state == "faulty" or key not in asking.met(session, other)
+    holder = session.get(AgentRow, began)
+    return holder is None or holder.draining or holder.state == "faulty" or key not in asking.met(session, holder)
 
 
 def _is_its_turn(session: Session, asking: LeaseCandidate, campaign: str, key: str) -> bool:
@@ -387,11 +387,11 @@ def _is_its_turn(session: Session, asking: LeaseCandidate, campaign: str, key: s
             .group_by(AttemptRow.agent_id)
         ).all()
     )
-    mine = had.get(asking.agent.id, 0)
-    if mine == 0:
+    own_jobs = had.get(asking.agent.id, 0)
+    if own_jobs == 0:
         return True
     return not any(
-        had.get(agent, 0) < mine and (row := session.get(AgentRow, agent)) and key in asking.met(session, row)
+        had.get(agent, 0) < own_jobs and (row := session.get(AgentRow, agent)) and key in asking.met(session, row)
         for agent in _idle(session, asking, campaign)
     )
 

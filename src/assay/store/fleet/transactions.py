@@ -61,8 +61,8 @@ class Transactions(TableAccess):
         self, session: Session, whom: Iterable[tuple[str, str | None]], kind: str, detail: Mapping[str, object]
     ) -> None:
         """Write the same line into the history of many; parts that say nothing are left out."""
-        said = {name: value for name, value in detail.items() if value not in (None, "")}
-        line = {"at": self._now(), "kind": kind, "detail": said}
+        filled = {name: value for name, value in detail.items() if value not in (None, "")}
+        line = {"at": self._now(), "kind": kind, "detail": filled}
         if rows := [{**line, "campaign_id": campaign, "job_id": job} for campaign, job in whom]:
             session.execute(_NEW_EVENTS, rows)
 

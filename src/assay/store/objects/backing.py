@@ -242,9 +242,9 @@ def remembered(folder: Path) -> ObjectSettings | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, UsageError) as problem:
-        said = problem.problem.message if isinstance(problem, UsageError) else problem
+        reason = problem.problem.message if isinstance(problem, UsageError) else problem
         raise StoreError(
-            f"cannot read where the object store is: {said}",
+            f"cannot read where the object store is: {reason}",
             code="objects-url",
             at=str(path),
             try_="repair the file, or delete it and run `assay objects use`",
@@ -264,11 +264,11 @@ def forget(folder: Path) -> None:
     (folder / _FILE).unlink(missing_ok=True)
 
 
-def chosen(folder: Path, given: str | None, cache_bytes: int | None = None) -> tuple[ObjectSettings | None, bool]:
+def chosen(folder: Path, url: str | None, cache_bytes: int | None = None) -> tuple[ObjectSettings | None, bool]:
     """The object store behind a store's folder, and whether the folder does not remember it yet."""
     previous = remembered(folder)
-    said = given or os.environ.get(VARIABLE)
-    place = parse_place(said) if said else None
+    chosen_url = url or os.environ.get(VARIABLE)
+    place = parse_place(chosen_url) if chosen_url else None
     if previous is None:
         return (ObjectSettings(place, cache_bytes), True) if place else (None, False)
     if place and place != previous.place:

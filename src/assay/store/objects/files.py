@@ -47,8 +47,8 @@ class ObjectPlace:
         """The place in one line, as `parse_place` reads it."""
         if self.scheme == "file":
             return f"file://{quote(self.prefix)}"
-        given = {"endpoint": self.endpoint, "region": self.region}
-        options = urlencode({name: value for name, value in given.items() if value}, safe=":/")
+        parameters = {"endpoint": self.endpoint, "region": self.region}
+        options = urlencode({name: value for name, value in parameters.items() if value}, safe=":/")
         path = f"/{self.prefix}" if self.prefix else ""
         return f"s3://{self.bucket}{path}{'?' if options else ''}{options}"
 

@@ -234,14 +234,14 @@ def _library() -> Any:  # noqa: ANN401  (a module that may not be installed)
 
 def _refuse_profile() -> None:
     """Refuse credentials that would not be found, rather than try others."""
-    given = (
+    profiles = (
         "AWS_ACCESS_KEY_ID",
         "AWS_WEB_IDENTITY_TOKEN_FILE",
         "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
         "AWS_CONTAINER_CREDENTIALS_FULL_URI",
         "AWS_SKIP_SIGNATURE",
     )
-    if os.environ.get("AWS_PROFILE") and not any(os.environ.get(name) for name in given):
+    if os.environ.get("AWS_PROFILE") and not any(os.environ.get(name) for name in profiles):
         raise UsageError(
             "AWS_PROFILE is set, but files of profiles are not read",
             code="objects-profile",

@@ -202,8 +202,8 @@ class _Work:
         with path.open("rb") as file:
             whole = hashlib.file_digest(file, "sha256").hexdigest() == mark.digest
         if not whole:
-            said = "a file is damaged and was not sent: its content does not match its name"
-            self._failed(Problem("damaged", said, str(path), "restore it from a copy"), ends=False)
+            reason = "a file is damaged and was not sent: its content does not match its name"
+            self._failed(Problem("damaged", reason, str(path), "restore it from a copy"), ends=False)
             return False
         self.backing.asked(lambda objects: objects.put(key, path))
         return True
@@ -211,11 +211,11 @@ class _Work:
     def delete(self, marks: Collection[Mark], wanted: Wanted) -> None:
         """Delete objects that no record names."""
         for kind, shelf in self.shelves.items():
-            mine = [mark for mark in marks if mark.kind == kind]
-            if not mine or self._off or self.stop.is_set():
+            own_marks = [mark for mark in marks if mark.kind == kind]
+            if not own_marks or self._off or self.stop.is_set():
                 continue
-            still = wanted(kind, {mark.digest for mark in mine})
-            gone = [mark for mark in mine if mark.digest not in still]
+            still = wanted(kind, {mark.digest for mark in own_marks})
+            gone = [mark for mark in own_marks if mark.digest not in still]
             try:
                 if gone:
                     self.backing.delete([shelf.key(mark.digest) for mark in gone])
@@ -223,7 +223,7 @@ class _Work:
                 self._failed(problem.problem, ends=True)
                 return
             self.deleted += len(gone)
-            for mark in mine:
+            for mark in own_marks:
                 self.backing.outbox.done(mark)
 
     def _failed(self, problem: Problem, *, ends: bool) -> None:
@@ -321,16 +321,16 @@ def named(engine: Engine) -> dict[Kind, dict[str, int | None]]:
 def wanted(session: Session, samples: ContentFiles, kind: Kind, digests: Collection[str]) -> set[str]:
     """Those of some files that records still name, so that their objects stay."""
     named_digests: set[str] = set()
-    for some in parts_of(sorted(digests)):
+    for chunk in parts_of(sorted(digests)):
         if kind == "samples":
             named_digests |= {
                 sample_digest
-                for sample_digest in session.scalars(select(RunRow.samples).where(RunRow.samples.in_(some)))
+                for sample_digest in session.scalars(select(RunRow.samples).where(RunRow.samples.in_(chunk)))
                 if sample_digest
             }
             continue
-        named_digests |= set(session.scalars(select(JobArtefactRow.sha256).where(JobArtefactRow.sha256.in_(some))))
-        uploads = session.scalars(select(ArtefactRow.sha256).where(ArtefactRow.sha256.in_(some)))
+        named_digests |= set(session.scalars(select(JobArtefactRow.sha256).where(JobArtefactRow.sha256.in_(chunk))))
+        uploads = session.scalars(select(ArtefactRow.sha256).where(ArtefactRow.sha256.in_(chunk)))
         named_digests |= {digest for digest in uploads if not samples.path(digest).is_file()}
     return named_digests
 
