@@ -50,7 +50,8 @@ FIXED_NAMES = re.compile(
     r"\.surely\b|\bsurely(?=[:=])|'surely'|\bsurely: bool|\btold: \{\}|\bowed: (?:true|false)|saturation: go on"
     r'|"stop", "go on"'
     # Stored with an alert, a campaign or an experiment.
-    r"|telling\.(?:told|owed)\b|\btold: (?:Mapping|int)|against\.told|\bowed: bool|told=turns|owed=(?:pending|True)|\"owed\":true"
+    r"|telling\.(?:told|owed)\b|\btold: (?:Mapping|int)|against\.told|\bowed: bool|told=turns"
+    r"|owed=(?:pending|True)|\"owed\":true"
     r"|\"told\": \{\}|\"owed\": True|REPORTED = \"told\"|\"told\", \"pairs\"|return \"told\"|\"told\": \"ended"
 )
 PATTERN = re.compile("|".join(rf"(?P<w{n}>\b(?:{words})\b)" for n, words in enumerate(BANNED)), re.IGNORECASE)
