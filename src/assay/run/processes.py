@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -37,12 +37,23 @@ _CLEAR_REFS = Path("/proc/self/clear_refs")
 
 
 def with_own_programs(environ: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which `python` and `assay` are the ones that run this process: their folder leads PATH."""
+    """An environment in which commands find `python` and `assay`.
+
+    They are those that run this process, unless the user has activated another environment: then its programs come
+    first, and assay's own last.
+    """
     if not sys.executable:  # an embedded interpreter does not know where it is
         return dict(environ)
     own = str(Path(sys.executable).parent)
     others = [folder for folder in environ.get("PATH", os.defpath).split(os.pathsep) if folder != own]
-    return {**environ, "PATH": os.pathsep.join([own, *others])}
+    order = [*others, own] if _is_activated(environ, others) else [own, *others]
+    return {**environ, "PATH": os.pathsep.join(order)}
+
+
+def _is_activated(environ: Mapping[str, str], folders: Collection[str]) -> bool:
+    """Whether a virtual or conda environment, whose programs are in one of these folders, was activated."""
+    roots = [Path(root) for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if (root := environ.get(name))]
+    return any(str(root / name) in folders for root in roots for name in ("bin", "Scripts"))
 
 
 def kill_tree(root: int, tag: str, *, spare: int | None = None) -> float:

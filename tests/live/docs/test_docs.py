@@ -301,7 +301,8 @@ def is_quick(text: str) -> bool:
 def by_process(text: str, folder: Path) -> tuple[int, str]:
     env = dict(os.environ)
     if "smollm2" in text:
-        env["PATH"] = os.pathsep.join((str(servers_python().parent), env["PATH"]))
+        programs = servers_python().parent
+        env |= {"PATH": os.pathsep.join((str(programs), env["PATH"])), "VIRTUAL_ENV": str(programs.parent)}
     done = subprocess.run(text, shell=True, cwd=folder, env=env, capture_output=True, text=True, timeout=200)
     return done.returncode, done.stdout + done.stderr
 

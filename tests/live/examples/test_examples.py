@@ -82,7 +82,9 @@ def test_no_example_is_forgotten() -> None:
 def surroundings(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, ...]]:
     """What an example needs beside it, and what to set so that it finds it."""
     if name in SERVERS:
-        monkeypatch.setenv("PATH", os.pathsep.join((str(servers_python().parent), os.environ["PATH"])))
+        programs = servers_python().parent
+        monkeypatch.setenv("PATH", os.pathsep.join((str(programs), os.environ["PATH"])))
+        monkeypatch.setenv("VIRTUAL_ENV", str(programs.parent))
     if name != "endpoint.yaml":
         yield ()
         return

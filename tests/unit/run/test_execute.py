@@ -69,9 +69,27 @@ def test_python_in_a_command_is_the_interpreter_of_assay(tmp_path, monkeypatch, 
         monkeypatch.delenv("PATH")
     else:
         monkeypatch.setenv("PATH", path)
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        monkeypatch.delenv(name, raising=False)
     (outcome,) = execute(tmp_path, {"command": ["python", "-c", WHICH, "which"]})
     assert outcome.result.error is None
     assert Path((tmp_path / "which").read_text()).parent == Path(sys.executable).parent
+
+
+@pytest.mark.parametrize("name", ["VIRTUAL_ENV", "CONDA_PREFIX"])
+def test_python_in_a_command_is_that_of_an_environment_that_was_activated(tmp_path, monkeypatch, name):
+    programs = tmp_path / "project" / "bin"
+    programs.mkdir(parents=True)
+    python = programs / "python"
+    python.write_text(f"#!/bin/sh\nexec \"{sys.executable}\" -c \"open('which', 'w').write('project')\"\n")
+    python.chmod(0o755)
+    for other in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        monkeypatch.delenv(other, raising=False)
+    monkeypatch.setenv(name, str(programs.parent))
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    (outcome,) = execute(tmp_path, {"command": ["python", "-c", WHICH, "which"]})
+    assert outcome.result.error is None
+    assert (tmp_path / "which").read_text() == "project"
 
 
 def assert_nothing_left(marker):
