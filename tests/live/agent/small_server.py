@@ -93,7 +93,7 @@ class SmallServer:
             self.attempts[job, self.fences[job]] = "cancelled"
             self.states[job] = "cancelled"
 
-    def wait(self, condition, timeout_s=20.0, what="condition"):
+    def wait(self, condition, timeout_s=120.0, what="condition"):
         end = time.monotonic() + timeout_s
         with self.wake:
             while not condition():

@@ -523,7 +523,7 @@ def test_a_lease_that_does_not_fit_on_the_disk_is_given_back_from_memory(server,
     assert "No space left" in server.releases[0][2]["reason"]
 
 
-def _wait_for(condition, timeout_s=20.0):
+def _wait_for(condition, timeout_s=60.0):
     end = threading.Event()
     for _ in range(int(timeout_s / 0.02)):
         if condition():
