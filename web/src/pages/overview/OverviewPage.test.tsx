@@ -135,7 +135,7 @@ it('shows an empty server the three commands to start', async () => {
     'assay init squeezenet --out bench.yaml',
     `assay run bench.yaml --server ${server}`,
   ])
-  expect(await screen.findByText(/wants a token/)).toBeTruthy()
+  expect(await screen.findByText(/requires a token/)).toBeTruthy()
 })
 
 it('shows what users wrote as text', async () => {

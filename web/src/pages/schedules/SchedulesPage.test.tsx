@@ -159,7 +159,7 @@ test('it is removed after a question, and the list is shown', async () => {
     'DELETE /api/v1/schedules/s1f09': {},
   })
   const { router } = showOne()
-  expect(await screen.findByText('It was not due yet.')).toBeTruthy()
+  expect(await screen.findByText('It has not been due yet.')).toBeTruthy()
   await userEvent.click(await screen.findByRole('button', { name: 'Remove' }))
   await userEvent.click(within(await screen.findByRole('dialog')).getByRole('button', { name: 'Remove' }))
   await waitFor(() => expect(asked.some((request) => request.method === 'DELETE')).toBe(true))
