@@ -123,12 +123,9 @@ def find_scorer(name: str) -> Scorer:
         return _OURS[name]
     entry = _entry(name)
     if entry is None:
-        raise MeasureError(
-            f"no scorer here is called {name!r}",
-            code="scorer",
-            at="workload.scorers",
-            try_=f"use one of {', '.join(scorer_names())}, or install a package that registers it under {GROUP}",
-        )
+        message = f"no scorer here is called {name!r}"
+        try_ = f"use one of {', '.join(scorer_names())}, or install a package that registers it under {GROUP}"
+        raise MeasureError(message, code="scorer", at="workload.scorers", try_=try_)
     try:
         return cast("Scorer", entry.load())
     except Exception as failure:  # code of others may do anything when it is imported
@@ -169,12 +166,9 @@ def _ask(name: str, outputs: Sequence[Output]) -> dict[str, NDArray[np.float64]]
 
 
 def _failed(name: str, what: str) -> MeasureError:
-    return MeasureError(
-        f"the scorer {name!r} {what}",
-        code="scorer",
-        at="workload.scorers",
-        try_="`assay score` asks it again, on the kept answers",
-    )
+    message = f"the scorer {name!r} {what}"
+    try_ = "`assay score` asks it again, on the kept answers"
+    return MeasureError(message, code="scorer", at="workload.scorers", try_=try_)
 
 
 def _judged(
@@ -268,12 +262,9 @@ def _scorer() -> Any:  # noqa: ANN401
     try:
         from rouge_score.rouge_scorer import RougeScorer
     except ImportError as problem:
-        raise MeasureError(
-            f"ROUGE needs the library rouge-score, which cannot be loaded: {problem}",
-            code="scorer",
-            at="workload.scorers",
-            try_="pip install 'assay-bench[llm]', then `assay score` on the kept answers: nothing is measured again",
-        ) from None
+        message = f"ROUGE needs the library rouge-score, which cannot be loaded: {problem}"
+        try_ = "pip install 'assay-bench[llm]', then `assay score` on the kept answers: nothing is measured again"
+        raise MeasureError(message, code="scorer", at="workload.scorers", try_=try_) from None
     return RougeScorer(list(METRICS.values()), use_stemmer=False, split_summaries=False)
 
 

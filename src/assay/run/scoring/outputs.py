@@ -84,12 +84,9 @@ def read_outputs(path: Path) -> Iterator[Output]:
                 number += 1
                 yield _output(json.loads(line))
     except (OSError, EOFError, ValueError, TypeError, KeyError, AttributeError, RecursionError, zlib.error) as problem:
-        raise MeasureError(
-            f"the answers cannot be read: {problem}",
-            code="outputs",
-            at=f"{path}:{number or 1}",
-            try_="take the file as the run left it, or measure again",
-        ) from None
+        message = f"the answers cannot be read: {problem}"
+        try_ = "take the file as the run left it, or measure again"
+        raise MeasureError(message, code="outputs", at=f"{path}:{number or 1}", try_=try_) from None
 
 
 def _output(row: Mapping[str, JsonValue]) -> Output:

@@ -9,9 +9,10 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -90,10 +91,9 @@ class CommandEnvironment:
 
     def metrics(self) -> dict[str, float]:
         """How long its service took to get ready, where there is one alone and this run started it."""
-        names = [*self.services]
-        if len(names) != 1 or names[0] not in self.fresh:
+        if len(self.services) != 1 or not self.fresh.issuperset(self.services):
             return {}
-        return {"start_to_ready_s": self.services[names[0]].start_to_ready_s}
+        return {"start_to_ready_s": next(iter(self.services.values())).start_to_ready_s}
 
 
 @contextmanager
@@ -103,19 +103,18 @@ def command_environment(order: Order, stage: Stage) -> Iterator[CommandEnvironme
     Raises:
         MeasureError: if a service does not get ready, or the code cannot be unpacked.
     """
-    definition, scratch = order.job.definition, Path(order.scratch)
+    definition, base, scratch = order.job.definition, Path(order.job.base), Path(order.scratch)
     code = getattr(definition.target, "code", None)
     folder = None
     if code is not None:
         folder = scratch / "code"
-        unpack(Path(order.job.base) / code, folder)
+        unpack(base / code, folder)
     own = {
         name: service
         for name, service in definition.services.items()
         if service.fresh == "run" and name not in order.services
     }
-    tell: Callable[[str], None] = lambda note: stage.progress(0.0, note)  # noqa: E731
-    with started(own, Path(order.job.base), scratch, known=order.services, tell=tell) as fresh:
+    with started(own, base, scratch, known=order.services, tell=partial(stage.progress, 0.0)) as fresh:
         yield CommandEnvironment({**order.services, **fresh}, frozenset(fresh), folder)
 
 
@@ -132,16 +131,16 @@ def filled(text: str, services: Mapping[str, RunningService], code: str | None) 
         MeasureError: for a service that does not run.
     """
     text = text if code is None else text.replace(CODE, code)
-    return _ADDRESS.sub(lambda match: _address(match, services), text) if services else text
 
+    def address(match: re.Match[str]) -> str:
+        what, name = match[1], match[2]
+        if name not in services:
+            message = f"{match[0]} names no service that runs (there are {', '.join(services)})"
+            try_ = "name one that is under services"
+            raise MeasureError(message, code="service-reference", at="target.command", try_=try_)
+        return str(services[name].port) if what == "port" else services[name].host
 
-def _address(match: re.Match[str], services: Mapping[str, RunningService]) -> str:
-    what, name = match[1], match[2]
-    if name not in services:
-        message = f"{match[0]} names no service that runs (there are {', '.join(services)})"
-        try_ = "name one that is under services"
-        raise MeasureError(message, code="service-reference", at="target.command", try_=try_)
-    return str(services[name].port) if what == "port" else services[name].host
+    return _ADDRESS.sub(address, text) if services else text
 
 
 def added_variables(
@@ -166,11 +165,6 @@ def added_variables(
 EMIT_FOLDER, CODE_FOLDER = "/assay/emit", "/assay/code"
 EVERY_S = 0.1
 _FIND_WITHIN_S, _FIND_EVERY_S = 10.0, 0.2
-
-
-def reaches_pipes() -> bool:
-    """Whether a pipe of this machine works in its containers: not where they live in a virtual machine."""
-    return sys.platform == "linux"
 
 
 def make_box(
@@ -394,7 +388,8 @@ def _plain(order: Order, target: CommandTarget, around: CommandEnvironment, pipe
 
 
 def _boxed(order: Order, target: CommandTarget, stage: Stage, around: CommandEnvironment, pipe: Path) -> Launch:
-    emit = pipe.parent if reaches_pipes() else None
+    # A pipe of this machine does not reach containers that live in a virtual machine.
+    emit = pipe.parent if sys.platform == "linux" else None
     inside = None if emit is None else f"{EMIT_FOLDER}/{pipe.name}"
     code = None if around.code is None else CODE_FOLDER
     added = added_variables(target, around, run_id=order.run_id, pipe=inside, code=code)

@@ -32,7 +32,7 @@ MAX_METRICS = 2_000
 MAX_LINE_BYTES = 16 * 2**20
 _MAX_BAD_LINES = 100
 _LEFT_OUT = "[{:,} bytes of output are left out here]\n"
-_LINE_ENDS = (b"\n", b"\r")
+_LINE_END = re.compile(rb"[\r\n]")
 
 
 class OutputCapture:
@@ -70,8 +70,7 @@ class OutputCapture:
         if not self._times:
             return 0
         came = offset if offset < self._head_kept or not self.dropped else offset + self._tail_from
-        position = bisect.bisect_right(self._times, came, key=lambda piece: piece[0])
-        return self._times[min(position, len(self._times) - 1)][1]
+        return _arrival_ns(self._times, came)
 
     def _copy(self, pipe: IO[bytes]) -> None:
         fd = pipe.fileno()
@@ -100,7 +99,9 @@ class OutputCapture:
         head = self._path.read_bytes()
         tail = _Tail.taken(self._path)
         if self._seen > len(head) + len(tail):
-            head, tail = _whole_lines_of_head(head), _whole_lines_of_tail(tail)
+            line_end = _LINE_END.search(tail)
+            head = head[: max(head.rfind(b"\n"), head.rfind(b"\r")) + 1]
+            tail = tail[line_end.end() :] if line_end else b""
             self.dropped = self._seen - len(head) - len(tail)
             note = _LEFT_OUT.format(self.dropped).encode()
             self._head_kept, self._tail_from = len(head), self.dropped - len(note)
@@ -147,13 +148,19 @@ class _Tail:
         return tail[-TAIL_BYTES:]
 
 
-def _whole_lines_of_head(head: bytes) -> bytes:
-    return head[: max(head.rfind(end) for end in _LINE_ENDS) + 1]
+def _arrival_ns(pieces: Sequence[tuple[int, int]], offset: int) -> int:
+    """When the piece that holds an offset came; pieces are given by their ends, with their times."""
+    position = bisect.bisect_right(pieces, offset, key=lambda piece: piece[0])
+    return pieces[min(position, len(pieces) - 1)][1]
 
 
-def _whole_lines_of_tail(tail: bytes) -> bytes:
-    ends = [place for end in _LINE_ENDS if (place := tail.find(end)) >= 0]
-    return tail[min(ends) + 1 :] if ends else b""
+def byte_offsets(text: str, characters: Iterable[int]) -> Iterator[int]:
+    """Where rising positions in characters lie in bytes; the text is walked once."""
+    octets = before = 0
+    for position in characters:
+        octets += len(text[before:position].encode())
+        before = position
+        yield octets
 
 
 @dataclass(slots=True)
@@ -290,10 +297,7 @@ def find_values(
     unreadable: list[UnreadableMatch] = []
     for metric in metrics:
         for item in _of_one(output, metric):
-            if isinstance(item, PatternMatch):
-                matches.append(item)
-            else:
-                unreadable.append(item)
+            (matches if isinstance(item, PatternMatch) else unreadable).append(item)  # type: ignore[arg-type]
             if len(matches) > at_most:
                 break
     return sorted(matches, key=lambda item: item.offset), unreadable
@@ -310,23 +314,18 @@ def number(text: str) -> float | None:
         return None
 
 
-def with_context(name: str, labels: dict[str, str]) -> str:
-    """A metric's name with the context that tells it from its siblings."""
-    if not labels:
-        return name
-    return name + "{" + ",".join(f"{label}={value}" for label, value in sorted(labels.items())) + "}"
-
-
 def _of_one(output: str, metric: MetricPattern) -> Iterator[PatternMatch | UnreadableMatch]:
     if metric.pattern is None:
         return
     context = {label: _Context(output, pattern) for label, pattern in metric.context.items()}
     bad = 0
     for match in re.finditer(metric.pattern, output, re.MULTILINE):
-        text = _group(match)
+        text, end = match[_value_group(match)], match.end(_value_group(match))
         if text is None:
             continue
-        value, rest = number(text), _exponent_after(output, match)
+        # A pattern without an exponent would read 1e-05 as 1.
+        exponent = _EXPONENT.match(output, end) if output[end - 1 : end].isdigit() else None
+        value, rest = number(text), exponent[0] if exponent else ""
         if value is None or rest:
             bad += 1
             if bad > _MAX_UNREADABLE:
@@ -335,36 +334,26 @@ def _of_one(output: str, metric: MetricPattern) -> Iterator[PatternMatch | Unrea
             yield UnreadableMatch(metric.name, text + rest, output.count("\n", 0, match.start()) + 1, **why)
             continue
         labels = {label: seen for label, where in context.items() if (seen := where.above(match.end())) is not None}
-        yield PatternMatch(with_context(metric.name, labels), value, match.start())
+        context_text = ",".join(f"{label}={value}" for label, value in sorted(labels.items()))
+        name = f"{metric.name}{{{context_text}}}" if labels else metric.name
+        yield PatternMatch(name, value, match.start())
 
 
-def _group(match: re.Match[str]) -> str | None:
-    return match.group(_which(match))
-
-
-def _which(match: re.Match[str]) -> str | int:
-    return "value" if "value" in match.groupdict() else 1
-
-
-def _exponent_after(output: str, match: re.Match[str]) -> str:
-    """The exponent that a group leaves behind: a pattern without it would read 1e-05 as 1."""
-    end = match.end(_which(match))
-    exponent = _EXPONENT.match(output, end) if output[end - 1 : end].isdigit() else None
-    return exponent[0] if exponent else ""
+def _value_group(match: re.Match[str]) -> str | int:
+    return "value" if "value" in match.re.groupindex else 1
 
 
 class _Context:
     """The last match of a pattern above a place."""
 
     def __init__(self, output: str, pattern: str) -> None:
-        matches = [(match.start(), _group(match)) for match in re.finditer(pattern, output, re.MULTILINE)]
-        self._starts = [start for start, _ in matches]
-        self._texts = [text for _, text in matches]
+        matches = re.finditer(pattern, output, re.MULTILINE)
+        self._matches = [(match.start(), match[_value_group(match)]) for match in matches]
 
     def above(self, offset: int) -> str | None:
         """What the pattern last matched before an offset."""
-        position = bisect.bisect_left(self._starts, offset)
-        return self._texts[position - 1] if position else None
+        position = bisect.bisect_left(self._matches, offset, key=lambda match: match[0])
+        return self._matches[position - 1][1] if position else None
 
 
 @dataclass(slots=True)
@@ -409,12 +398,13 @@ class ServiceOutput:
             text = log.text()
             values, unreadable = find_values(text, wanted)
             metrics.unreadable += unreadable
-            characters = octets = 0
-            for item in values:
-                octets += len(text[characters : item.offset].encode())
-                characters = item.offset
-                metrics.values.append((item.metric, item.value, log.time_ns(octets)))
-        metrics.absent = self._silent()
+            offsets = byte_offsets(text, (item.offset for item in values))
+            for item, offset in zip(values, offsets, strict=True):
+                metrics.values.append((item.metric, item.value, log.time_ns(offset)))
+        for metric in self._metrics:
+            if not any(self._logs[str(metric.service), stream].is_here for stream in STREAMS):
+                why = f"what the service {metric.service} writes cannot be read where the command runs"
+                metrics.absent[metric.name] = why
         return metrics
 
     def _await_rest(self) -> None:
@@ -424,15 +414,6 @@ class ServiceOutput:
         while sizes != (now := [log.size() for log in self._logs.values()]) and perf_counter_ns() < until_ns:
             sizes = now
             time.sleep(_STILL_S)
-
-    def _silent(self) -> dict[str, str]:
-        """Metrics of services whose logs are not here."""
-        reasons = {}
-        for metric in self._metrics:
-            logs = [self._logs[str(metric.service), stream] for stream in STREAMS]
-            if not any(log.is_here for log in logs):
-                reasons[metric.name] = f"what the service {metric.service} writes cannot be read where the command runs"
-        return reasons
 
     def _watch(self) -> None:
         while True:
@@ -470,10 +451,7 @@ class _Log:
 
     def time_ns(self, offset: int) -> int:
         """When what stands at an offset had been written."""
-        if not self._times:
-            return perf_counter_ns()
-        position = bisect.bisect_right(self._times, offset, key=lambda piece: piece[0])
-        return self._times[min(position, len(self._times) - 1)][1]
+        return _arrival_ns(self._times, offset) if self._times else perf_counter_ns()
 
     def size(self) -> int:
         try:

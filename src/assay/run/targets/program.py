@@ -26,7 +26,6 @@ from assay.run.targets.launcher import (
     CommandEnvironment,
     Launch,
     command_environment,
-    command_words,
     launch_of,
     needs_environment,
 )
@@ -40,16 +39,16 @@ from assay.run.targets.output import (
     ServiceMetrics,
     ServiceOutput,
     UnreadableMatch,
+    byte_offsets,
     find_values,
     take_line,
 )
 from assay.spec.target import CommandTarget
 
-__all__ = ["COMMAND_LOG", "command_words", "measure"]
-
 COMMAND_LOG = "command.log"
 # A line that begins like an object; a progress bar ends its lines with a carriage return.
 _MAYBE_EMITTED = re.compile(r"(?:^|(?<=\r))\{[^\r\n]*", re.MULTILINE)
+_ACCOUNTED = ("cpu_s", "cpu_pct", "peak_run_rss_mb")
 _NO_ACCOUNT = "the container's processes are not ours, and its control group could not be read"
 
 
@@ -78,7 +77,11 @@ def measure(order: Order, stage: Stage, rules: Rules) -> Measured:  # noqa: ARG0
     target = cast("CommandTarget", order.job.definition.target)
     pipe = EmitPipe(Path(order.scratch))
     with ExitStack() as until_done:
-        around, launch = _prepared(order, stage, pipe, until_done)
+        around, launch = CommandEnvironment(), None
+        if needs_environment(order.job.definition):
+            with stage.phase("load"):
+                around = until_done.enter_context(command_environment(order, stage))
+                launch = launch_of(order, stage, around, pipe.path)
         logs = ServiceOutput(target.metrics, around.services, around.fresh)
         with stage.phase("measure"):
             launch = launch or launch_of(order, stage, around, pipe.path)
@@ -95,24 +98,15 @@ def measure(order: Order, stage: Stage, rules: Rules) -> Measured:  # noqa: ARG0
             reported = _Reported(output, emitted, matches, [*unreadable, *service_metrics.unreadable], service_metrics)
             _refuse_too_many(reported)
             samples = _samples(reported, capture, ended.start_ns)
+    metrics = _metrics(ended)
+    unaccounted = {name: _NO_ACCOUNT for name in _ACCOUNTED if name not in metrics} if launch.is_apart else {}
     return Measured(
-        metrics={**_metrics(ended), **around.metrics()},
-        absent=_absent(target, samples, reported) | _unaccounted(ended, launch),
+        metrics={**metrics, **around.metrics()},
+        absent=_absent(target, samples, reported) | unaccounted,
         samples=samples,
         facts={**_facts(launch, capture, reported), **around.facts()},
         window=ended.seen,
     )
-
-
-def _prepared(
-    order: Order, stage: Stage, pipe: EmitPipe, until_done: ExitStack
-) -> tuple[CommandEnvironment, Launch | None]:
-    """What is around the command and how it is started, in a phase of its own; nothing where it needs nothing."""
-    if not needs_environment(order.job.definition):
-        return CommandEnvironment(), None
-    with stage.phase("load"):
-        around = until_done.enter_context(command_environment(order, stage))
-        return around, launch_of(order, stage, around, pipe.path)
 
 
 def _run(launch: Launch, around: CommandEnvironment, order: Order) -> tuple[_Ended, OutputCapture]:
@@ -155,11 +149,9 @@ def _refuse_failure(ended: _Ended, launch: Launch) -> None:
 
 def _take_printed_emits(output: str, capture: OutputCapture, emitted: Emitted) -> None:
     """Lines of `emit` that went to standard output, as they do where the pipe cannot be reached."""
-    characters = octets = 0  # walked once, as in `_samples`
-    for match in _MAYBE_EMITTED.finditer(output):
-        octets += len(output[characters : match.start()].encode())
-        characters = match.start()
-        take_line(match[0].encode(), capture.time_ns(octets), emitted, strict=False)
+    matches = list(_MAYBE_EMITTED.finditer(output))
+    for match, offset in zip(matches, byte_offsets(output, (match.start() for match in matches)), strict=True):
+        take_line(match[0].encode(), capture.time_ns(offset), emitted, strict=False)
 
 
 def _refuse_too_many(reported: _Reported) -> None:
@@ -182,21 +174,19 @@ def _refuse_too_many(reported: _Reported) -> None:
 
 def _samples(reported: _Reported, capture: OutputCapture, start_ns: int) -> tuple[SampleSet, ...]:
     columns: dict[str, list[tuple[int, float]]] = {}
-    characters = octets = 0  # the output is walked once: its pieces came in bytes, its matches in characters
-    for item in reported.found:
-        octets += len(reported.output[characters : item.offset].encode())
-        characters = item.offset
-        columns.setdefault(item.metric, []).append((capture.time_ns(octets) - start_ns, item.value))
+    offsets = byte_offsets(reported.output, (item.offset for item in reported.found))
+    for item, offset in zip(reported.found, offsets, strict=True):
+        columns.setdefault(item.metric, []).append((capture.time_ns(offset) - start_ns, item.value))
     for metric, value, at in reported.emitted.values:
         columns.setdefault(metric, []).append((at - start_ns, value))
     for metric, value, at in reported.services.values:  # what a server wrote as it started came before the command
         columns.setdefault(metric, []).append((max(0, at - start_ns), value))
-    return tuple(_sample_set(metric, rows) for metric, rows in columns.items())
-
-
-def _sample_set(metric: str, rows: list[tuple[int, float]]) -> SampleSet:
-    times, values = zip(*rows, strict=True)
-    return SampleSet(metric, "measure", np.array(times, dtype=np.int64), np.array(values, dtype=np.float64))
+    sample_sets = []
+    for metric, rows in columns.items():
+        times, values = zip(*rows, strict=True)
+        at_ns, numbers = np.array(times, dtype=np.int64), np.array(values, dtype=np.float64)
+        sample_sets.append(SampleSet(metric, "measure", at_ns, numbers))
+    return tuple(sample_sets)
 
 
 def _metrics(ended: _Ended) -> dict[str, float]:
@@ -207,14 +197,6 @@ def _metrics(ended: _Ended) -> dict[str, float]:
     if ended.peak_rss_mb is not None:
         metrics["peak_run_rss_mb"] = ended.peak_rss_mb
     return metrics
-
-
-def _unaccounted(ended: _Ended, launch: Launch) -> dict[str, str]:
-    if not launch.is_apart:
-        return {}
-    names = ["cpu_s", "cpu_pct"] if ended.cpu_s is None else []
-    names += ["peak_run_rss_mb"] if ended.peak_rss_mb is None else []
-    return dict.fromkeys(names, _NO_ACCOUNT)
 
 
 def _absent(target: CommandTarget, samples: tuple[SampleSet, ...], reported: _Reported) -> dict[str, str]:

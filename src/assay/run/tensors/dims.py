@@ -175,13 +175,12 @@ def _check_batch(
 
 
 def _fixed_batch(name: str, size: int, batch: int) -> UsageError:
-    return UsageError(
-        f"workload.batch is {batch}, but the model's first dimension is fixed at {size} (input {name!r})",
-        code="batch",
-        at="workload.batch",
-        try_=f"set workload.batch: {size}, or export the model with a dynamic batch; where the first dimension "
-        f"is no batch, set workload.inputs.{name}.shape to the model's own shape",
+    message = f"workload.batch is {batch}, but the model's first dimension is fixed at {size} (input {name!r})"
+    try_ = (
+        f"set workload.batch: {size}, or export the model with a dynamic batch; where the first dimension "
+        f"is no batch, set workload.inputs.{name}.shape to the model's own shape"
     )
+    return UsageError(message, code="batch", at="workload.batch", try_=try_)
 
 
 def _fill(name: str, shape: Shape | None, sizes: dict[str, DimSize], own: FixedShape | None) -> tuple[int, ...]:

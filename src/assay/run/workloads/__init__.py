@@ -85,24 +85,18 @@ def _task_of(definition: Definition) -> str:
 
 def _find(name: str) -> Task:
     if name == "knn":
-        raise MeasureError(
-            "the task knn asks for neighbours of vectors, and this target answers text",
-            code="task",
-            at="workload.task",
-            try_=f"use it with a vector database: {', '.join(plugin_names(VECTORS))}",
-        )
+        message = "the task knn asks for neighbours of vectors, and this target answers text"
+        try_ = f"use it with a vector database: {', '.join(plugin_names(VECTORS))}"
+        raise MeasureError(message, code="task", at="workload.task", try_=try_)
     if name in _BUILT_IN:
         module = import_module(f"{__name__}.{'synthetic' if name == 'synthetic' else 'tasks'}")
         return cast("Task", getattr(module, f"make_{name.replace('-', '_')}"))
     registered = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in registered:
         available = ", ".join(sorted({*_BUILT_IN, *registered}))
-        raise MeasureError(
-            f"there is no task {name!r} here",
-            code="task",
-            at="workload.task",
-            try_=f"use one of {available}, or install a package that registers it under {GROUP}",
-        )
+        message = f"there is no task {name!r} here"
+        try_ = f"use one of {available}, or install a package that registers it under {GROUP}"
+        raise MeasureError(message, code="task", at="workload.task", try_=try_)
     return cast("Task", registered[name].load())
 
 
@@ -113,12 +107,9 @@ def _refuse_unheeded(workload: Workload, name: str) -> None:
     given = (key for key, field in Workload.model_fields.items() if getattr(workload, key) != field.default)
     for key in given:
         if key not in heeded:
-            raise MeasureError(
-                f"workload.{key} would do nothing for the task {name}",
-                code="task-key",
-                at=f"workload.{key}",
-                try_=f"remove it; {name} heeds {', '.join(sorted(_BUILT_IN[name].split()))}",
-            )
+            message = f"workload.{key} would do nothing for the task {name}"
+            try_ = f"remove it; {name} heeds {', '.join(sorted(_BUILT_IN[name].split()))}"
+            raise MeasureError(message, code="task-key", at=f"workload.{key}", try_=try_)
 
 
 # Counting is done before the clock starts, but a long file over a server's tokenizer would still take minutes.

@@ -195,12 +195,9 @@ class Writer:
         checked = sum(stable) >= _FEWEST
         fit = [number for number, good in enumerate(stable if checked else whole) if good]
         if not fit:
-            raise MeasureError(
-                f"{self._tokenizer.name} gives no tokens for plain words, such as {words[0]!r}",
-                code="tokenizer",
-                at="target.tokenizer",
-                try_="check that it is the model's own tokenizer",
-            )
+            message = f"{self._tokenizer.name} gives no tokens for plain words, such as {words[0]!r}"
+            try_ = "check that it is the model's own tokenizer"
+            raise MeasureError(message, code="tokenizer", at="target.tokenizer", try_=try_)
         return [words[number] for number in fit], [costs[number] for number in fit], checked
 
     def _fit(self, opening: Opening, length: int, bare: int, whole: Callable[[list[str]], str], at: str) -> ExactText:
@@ -215,12 +212,9 @@ class Writer:
                 return ExactText(text, tuple(ids[: bare + _REMEMBERED]))
             ended = self._ended(words, whole, length) if 0 < gap < self._costs.min() else None
             words = ended or self._corrected(words, gap, min(len(opening.words), len(words)))
-        raise MeasureError(
-            f"no plain text of exactly {length} tokens was found for {self._tokenizer.name} in {_TRIES} tries",
-            code="prompt-length",
-            at=at,
-            try_="ask for another length, or give prompts of your own with workload.file",
-        )
+        message = f"no plain text of exactly {length} tokens was found for {self._tokenizer.name} in {_TRIES} tries"
+        try_ = "ask for another length, or give prompts of your own with workload.file"
+        raise MeasureError(message, code="prompt-length", at=at, try_=try_)
 
     def _afresh(self, room: int) -> list[str]:
         """Words that begin in another way, where the first beginning leads nowhere."""

@@ -51,20 +51,13 @@ def read_rows(name: str, base: Path) -> tuple[Row, ...]:
     try:
         lines = read_bounded(path, _LARGEST).split(b"\n")
     except OSError as problem:
-        raise MeasureError(
-            f"{path} cannot be read: {problem.strerror or problem}",
-            code="workload-file",
-            at="workload.file",
-            try_="a relative path starts from the folder of the benchmark file",
-        ) from None
+        message = f"{path} cannot be read: {problem.strerror or problem}"
+        try_ = "a relative path starts from the folder of the benchmark file"
+        raise MeasureError(message, code="workload-file", at="workload.file", try_=try_) from None
     rows = tuple(_row(_Line(path.name, number), raw) for number, raw in enumerate(lines, start=1) if raw.strip())
     if not rows:
-        raise MeasureError(
-            f"{path} holds no line to ask",
-            code="workload-file",
-            at="workload.file",
-            try_="put one JSON object on each line",
-        )
+        message = f"{path} holds no line to ask"
+        raise MeasureError(message, code="workload-file", at="workload.file", try_="put one JSON object on each line")
     first_lines: dict[str, int] = {}
     for row in rows:
         if (first := first_lines.setdefault(row.id, row.line)) != row.line:
@@ -78,12 +71,9 @@ def pick(items: Sequence[T], count: int | None, seed: int, what: str) -> list[T]
     if count is None:
         return list(items)
     if count > len(items):
-        raise MeasureError(
-            f"workload.items is {count}, and there are only {len(items)} {what}",
-            code="too-few-items",
-            at="workload.items",
-            try_="leave it out to use all of them; they are repeated when more requests are sent",
-        )
+        message = f"workload.items is {count}, and there are only {len(items)} {what}"
+        try_ = "leave it out to use all of them; they are repeated when more requests are sent"
+        raise MeasureError(message, code="too-few-items", at="workload.items", try_=try_)
     return [items[int(number)] for number in np.random.default_rng([seed, 10]).permutation(len(items))[:count]]
 
 
@@ -96,12 +86,8 @@ def in_template(template: str | None) -> Callable[[str], str]:
     if template is None:
         return str
     if "{text}" not in template:
-        raise MeasureError(
-            f"workload.prompt is {template[:60]!r}, which has no place for the item's text",
-            code="prompt-template",
-            at="workload.prompt",
-            try_="write {text} where it belongs",
-        )
+        message = f"workload.prompt is {template[:60]!r}, which has no place for the item's text"
+        raise MeasureError(message, code="prompt-template", at="workload.prompt", try_="write {text} where it belongs")
     # Not str.format: templates hold braces of their own, such as those of JSON.
     return lambda text: template.replace("{text}", text)
 
@@ -114,12 +100,9 @@ class _Line:
     number: int
 
     def wrong(self, why: str, hint: str = "") -> MeasureError:
-        return MeasureError(
-            f"line {self.number} {why}",
-            code="workload-file",
-            at=f"{self.file}:{self.number}",
-            try_=hint or 'each line is like {"prompt": "…"}, {"messages": […]} or {"turns": […]}',
-        )
+        message = f"line {self.number} {why}"
+        try_ = hint or 'each line is like {"prompt": "…"}, {"messages": […]} or {"turns": […]}'
+        return MeasureError(message, code="workload-file", at=f"{self.file}:{self.number}", try_=try_)
 
 
 def _row(line: _Line, raw: bytes) -> Row:

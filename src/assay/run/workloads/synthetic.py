@@ -66,13 +66,12 @@ def exact_items(
     shared = ""
     if workload.shared_prefix is not None:
         if workload.shared_prefix >= min(lengths):
-            raise MeasureError(
+            message = (
                 f"workload.shared_prefix is {workload.shared_prefix} tokens, "
-                f"and the shortest prompt has only {min(lengths)}",
-                code="shared-prefix",
-                at="workload.shared_prefix",
-                try_="make the prefix shorter than workload.input_tokens, or give input_tokens a higher min",
+                f"and the shortest prompt has only {min(lengths)}"
             )
+            try_ = "make the prefix shorter than workload.input_tokens, or give input_tokens a higher min"
+            raise MeasureError(message, code="shared-prefix", at="workload.shared_prefix", try_=try_)
         shared = writer.write([workload.shared_prefix], at="workload.shared_prefix")[0].text
     written = writer.write(lengths, shared, in_template(workload.prompt))
     items = [
@@ -102,13 +101,12 @@ def usual_items(definition: Definition, lengths: int | Tokens, tokenizer: Tokeni
 def needed(tokenizer: Tokenizer | None, at: str = "workload.input_tokens") -> Tokenizer:
     """The tokenizer, without which no prompt has a length in tokens."""
     if tokenizer is None:
-        raise MeasureError(
-            "prompts of a length in tokens need the model's tokenizer, and there is none: words are not tokens",
-            code="no-tokenizer",
-            at=at,
-            try_="give target.tokenizer (a tokenizer.json, its folder or a GGUF file), "
-            "or use a server with /tokenize such as vLLM or llama.cpp",
+        message = "prompts of a length in tokens need the model's tokenizer, and there is none: words are not tokens"
+        try_ = (
+            "give target.tokenizer (a tokenizer.json, its folder or a GGUF file), "
+            "or use a server with /tokenize such as vLLM or llama.cpp"
         )
+        raise MeasureError(message, code="no-tokenizer", at=at, try_=try_)
     return tokenizer
 
 
@@ -143,12 +141,9 @@ def _questions(definition: Definition, tokenizer: Tokenizer | None) -> Workset:
     """No length is asked for, so no tokenizer is needed."""
     workload = definition.workload
     if workload.shared_prefix is not None:
-        raise MeasureError(
-            "workload.shared_prefix is given without workload.input_tokens",
-            code="shared-prefix",
-            at="workload.shared_prefix",
-            try_="say how long the whole prompts are",
-        )
+        message = "workload.shared_prefix is given without workload.input_tokens"
+        try_ = "say how long the whole prompts are"
+        raise MeasureError(message, code="shared-prefix", at="workload.shared_prefix", try_=try_)
     around = in_template(workload.prompt)
     chosen = pick(list(enumerate(questions())), workload.items, workload.seed, "built-in questions")
     asked = [(f"question-{number}", text) for number, text in chosen]
@@ -277,19 +272,12 @@ def _density(at: float) -> float:
 def _check_inside(asked: Tokens, high: float, at: str, *, strictly: bool) -> None:
     inside = asked.min < asked.mean < high if strictly else asked.min <= asked.mean <= high
     if not inside:
-        raise MeasureError(
-            f"the mean length {asked.mean:g} does not lie between min ({asked.min}) and max ({asked.max})",
-            code="token-lengths",
-            at=at,
-            try_="move the bounds apart, or the mean between them",
-        )
+        message = f"the mean length {asked.mean:g} does not lie between min ({asked.min}) and max ({asked.max})"
+        raise MeasureError(message, code="token-lengths", at=at, try_="move the bounds apart, or the mean between them")
 
 
 def _unreachable(asked: Tokens, at: str) -> MeasureError:
     bounds = f"min {asked.min}" if asked.max is None else f"min {asked.min} and max {asked.max}"
-    return MeasureError(
-        f"no {asked.shape} spread with std {asked.std:g} has the mean {asked.mean:g} within {bounds}",
-        code="token-lengths",
-        at=at,
-        try_="use a smaller std, other bounds, or shape: lognormal for lengths that vary more than their mean",
-    )
+    message = f"no {asked.shape} spread with std {asked.std:g} has the mean {asked.mean:g} within {bounds}"
+    try_ = "use a smaller std, other bounds, or shape: lognormal for lengths that vary more than their mean"
+    return MeasureError(message, code="token-lengths", at=at, try_=try_)

@@ -36,21 +36,17 @@ from assay.spec.workload import Workload
 def make_prompts(definition: Definition, base: Path, tokenizer: Tokenizer | None) -> Workset:
     workload = definition.workload
     if (name := workload.file) is None:
-        raise MeasureError(
-            "the task prompts reads a file, and workload.file is not given",
-            code="workload-file",
-            at="workload.file",
-            try_='name a JSONL file with lines such as {"prompt": "…"}',
-        )
+        message = "the task prompts reads a file, and workload.file is not given"
+        try_ = 'name a JSONL file with lines such as {"prompt": "…"}'
+        raise MeasureError(message, code="workload-file", at="workload.file", try_=try_)
     rows = read_rows(name, base)
     for row in rows:
         if len(row.turns) > 1:
-            raise MeasureError(
-                f"line {row.line} has {len(row.turns)} turns of the user, and the task prompts asks each line once",
-                code="workload-file",
-                at=f"{Path(name).name}:{row.line}",
-                try_="use task: conversation",
+            message = (
+                f"line {row.line} has {len(row.turns)} turns of the user, and the task prompts asks each line once"
             )
+            try_ = "use task: conversation"
+            raise MeasureError(message, code="workload-file", at=f"{Path(name).name}:{row.line}", try_=try_)
     items = items_of(pick(rows, workload.items, workload.seed, "lines in the file"), workload)
     return workset("prompts", items, workload, tokenizer, source=f"own file {Path(name).name}")
 
@@ -85,12 +81,9 @@ def _from_file(definition: Definition, base: Path, tokenizer: Tokenizer | None) 
     workload = definition.workload
     for key in ("input_tokens", "turns", "shared_prefix"):
         if getattr(workload, key) is not None:
-            raise MeasureError(
-                f"workload.{key} belongs to conversations that are made, and these come from {workload.file}",
-                code="task-key",
-                at=f"workload.{key}",
-                try_=f"remove workload.{key} or workload.file",
-            )
+            message = f"workload.{key} belongs to conversations that are made, and these come from {workload.file}"
+            try_ = f"remove workload.{key} or workload.file"
+            raise MeasureError(message, code="task-key", at=f"workload.{key}", try_=try_)
     name = str(workload.file)
     rows = pick(read_rows(name, base), workload.items, workload.seed, "lines in the file")
     more: dict[str, JsonValue] = {
@@ -104,12 +97,8 @@ def _from_file(definition: Definition, base: Path, tokenizer: Tokenizer | None) 
 def _synthetic(definition: Definition, tokenizer: Tokenizer | None) -> Workset:
     workload = definition.workload
     if workload.input_tokens is None:
-        raise MeasureError(
-            "a conversation needs workload.file, or workload.input_tokens for the length of each turn",
-            code="task-key",
-            at="workload.input_tokens",
-            try_="give one of them",
-        )
+        message = "a conversation needs workload.file, or workload.input_tokens for the length of each turn"
+        raise MeasureError(message, code="task-key", at="workload.input_tokens", try_="give one of them")
     turns = workload.turns or _USUAL_TURNS
     count = workload.items or max(16, usual_items(definition, workload.input_tokens, tokenizer) // turns)
     writer = Writer(needed(tokenizer), words_seed(workload))
@@ -211,12 +200,9 @@ def make_embedding(definition: Definition, base: Path, tokenizer: Tokenizer | No
     batch = workload.batch or 1
     corpus = _texts(definition, base, tokenizer, batch)
     if len(corpus.texts) < batch:
-        raise MeasureError(
-            f"workload.batch is {batch}, and there are only {len(corpus.texts)} texts",
-            code="too-few-items",
-            at="workload.batch",
-            try_="use a smaller batch, or a file with more lines",
-        )
+        message = f"workload.batch is {batch}, and there are only {len(corpus.texts)} texts"
+        try_ = "use a smaller batch, or a file with more lines"
+        raise MeasureError(message, code="too-few-items", at="workload.batch", try_=try_)
     around = in_template(workload.prompt if corpus.lengths is None else None)
     whole = len(corpus.texts) // batch
     items = [
@@ -239,12 +225,8 @@ def _texts(definition: Definition, base: Path, tokenizer: Tokenizer | None, batc
     workload = definition.workload
     if workload.file is not None:
         if workload.input_tokens is not None:
-            raise MeasureError(
-                f"workload.input_tokens belongs to texts that are made, and these come from {workload.file}",
-                code="task-key",
-                at="workload.input_tokens",
-                try_="remove one of them",
-            )
+            message = f"workload.input_tokens belongs to texts that are made, and these come from {workload.file}"
+            raise MeasureError(message, code="task-key", at="workload.input_tokens", try_="remove one of them")
         texts = tuple(text for row in read_rows(workload.file, base) for text in row.turns)
         return _Texts(texts, f"own file {Path(workload.file).name}", None)
     if workload.input_tokens is not None:

@@ -96,12 +96,9 @@ def trace_workset(definition: Definition, base: Path, tokenizer: Tokenizer | Non
         return _with_outputs(made, trace, more)
     for key in ("task", "file", "input_tokens", "items"):
         if getattr(workload, key) not in (None, "synthetic"):
-            raise MeasureError(
-                f"workload.{key} and the prompt lengths of {trace.name} cannot both be followed",
-                code="trace",
-                at=f"workload.{key}",
-                try_=f"remove workload.{key}, or the input tokens from the trace",
-            )
+            message = f"workload.{key} and the prompt lengths of {trace.name} cannot both be followed"
+            try_ = f"remove workload.{key}, or the input tokens from the trace"
+            raise MeasureError(message, code="trace", at=f"workload.{key}", try_=try_)
     items, facts = exact_items(workload, [int(length) for length in trace.input_tokens], tokenizer)
     answers = (
         draw_outputs(workload.output_tokens, len(items), workload.seed)

@@ -19,9 +19,15 @@ from assay.plan.job import Job
 from assay.run.code_archive import pack
 from assay.run.contract import Measured, Order, Rules
 from assay.run.services import RunningService
-from assay.run.targets.launcher import CommandEnvironment, added_variables, benchmark_ai_variables, filled
+from assay.run.targets.launcher import (
+    CommandEnvironment,
+    added_variables,
+    benchmark_ai_variables,
+    command_words,
+    filled,
+)
 from assay.run.targets.output import Emitted, ServiceOutput, take_line
-from assay.run.targets.program import command_words, measure
+from assay.run.targets.program import measure
 from assay.spec.benchmark import Definition
 from assay.spec.target import CommandTarget, MetricPattern
 

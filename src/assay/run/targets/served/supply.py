@@ -137,12 +137,11 @@ def requests_within(budget: float, items: Sequence[Item], price: Price, *, conve
         left -= bound
         count += 1
     if count == 0:
-        raise MeasureError(
-            f"one request may cost {bounds[0]:.6g} {price.currency}, more than the budget leaves for it ({budget:.6g})",
-            code="budget",
-            at="target.price.budget",
-            try_="raise the budget, or ask for fewer output tokens",
+        message = (
+            f"one request may cost {bounds[0]:.6g} {price.currency}, more than the budget leaves for it ({budget:.6g})"
         )
+        try_ = "raise the budget, or ask for fewer output tokens"
+        raise MeasureError(message, code="budget", at="target.price.budget", try_=try_)
     return count
 
 

@@ -234,12 +234,9 @@ class Pgvector(DriverCollection):
             )
         except (self._psycopg.Error, ValueError) as problem:
             message = _first_line(problem)
-            raise MeasureError(
-                f"PostgreSQL cannot be reached: {message}",
-                code="unreachable",
-                at="target.endpoint",
-                try_="check the URL: postgresql://user@host:5432/database",
-            ) from None
+            message = f"PostgreSQL cannot be reached: {message}"
+            try_ = "check the URL: postgresql://user@host:5432/database"
+            raise MeasureError(message, code="unreachable", at="target.endpoint", try_=try_) from None
         with suppress(self._psycopg.Error):  # not there yet: `create` says so with what to do
             _register(self._psycopg, connection)
         return connection
