@@ -2,8 +2,9 @@
 
 Nothing here is measured. Every benchmark carries the label `demo: simulated`, every machine is called `demo-…`.
 
-machines.py    the machines of the fleet
-scenario.py    the benchmarks, what happens in the course of the year, and which campaigns there are when
+demo.yaml      the scenario, a simulated history: machines, benchmarks, and what happens in the course of the year
+machines.py    what a machine of the fleet is
+scenario.py    how machines and code are at a time of the scenario, and which campaigns there are when
 scene.py       what is around one job while its numbers are drawn, and the record of its runs
 runs.py        the numbers of one job, by kind of target; llm.py those of language models
 player.py      campaigns, jobs and results through the store, as a server handles them

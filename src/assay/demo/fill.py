@@ -19,10 +19,10 @@ from assay.analyse.judge import judge
 from assay.analyse.records import MultiRunJobResult
 from assay.analyse.series.identity import context, identity, machine_kind
 from assay.clock import iso
-from assay.demo.machines import FLEET, machine_facts
+from assay.demo.machines import machine_facts
 from assay.demo.player import DemoSize, Player, label_of
 from assay.demo.runs import runs_of
-from assay.demo.scenario import LABELS, chance, moment
+from assay.demo.scenario import LABELS, STUDIES, chance, fleet, moment
 from assay.demo.scene import Scene
 from assay.documents import to_json
 from assay.place.leasing import needs_key
@@ -288,14 +288,21 @@ def _plan(jobs: int) -> Plan:
 
 def _result(job: Job, variant: int, seed: int) -> MultiRunJobResult:
     """A result without what makes it long: no telemetry, few metrics, a short environment."""
-    machine = FLEET[0]
-    now = moment("", machine, 1.0, seed)
+    (machine,) = fleet(1).values()
+    now = moment(STUDIES[0], machine, 1.0, seed)
     # Nothing is written: only scenes of which files are kept write any.
     scene = Scene(job, now, datetime(2026, 1, 1, tzinfo=UTC), chance(seed, job.index, variant), Path())
     runs = [
         RunOutcome(replace(outcome.result, seen=None, phases={}, absent={}, facts={}, window=None), outcome.samples)
         for outcome in runs_of("model", scene)
     ]
-    result = judge(job, runs, {"machine": machine_facts(machine), "git": {"commit": now.commit, "changed": False}})
+    result = judge(
+        job,
+        runs,
+        {
+            "machine": machine_facts(machine.name, machine.identity, machine),
+            "git": {"commit": now.commit, "changed": False},
+        },
+    )
     metrics = {name: replace(stats, outliers=()) for name, stats in result.metrics.items() if name in _KEPT}
     return replace(result, metrics=metrics, runs=tuple(replace(run, metrics={}) for run in result.runs))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -125,7 +124,7 @@ class Keeper:
         self._begun_s = self._clock.monotonic_s()
         if not ready:
             return
-        study = replace(ready[self._submitted % len(ready)], scheduled=False, by="alice")
+        study = ready[self._submitted % len(ready)].by_hand("alice")
         entry = CampaignEntry(study, self._player.clock.at, "running", 1.0, self._number, newest=True)
         self._number, self._submitted = self._number + 1, self._submitted + 1
         self._player.submit(entry)

@@ -17,9 +17,20 @@ from assay.alert.records import Trigger, record_of
 from assay.analyse.judge import judge
 from assay.analyse.records import MultiRunJobResult
 from assay.clock import Clock
-from assay.demo.machines import DemoMachine, enrolment, fleet
+from assay.demo.machines import DemoMachine, enrolment
 from assay.demo.runs import runs_of
-from assay.demo.scenario import LABELS, STUDIES, CampaignEntry, Study, chance, cron_of, entries, moment, shares
+from assay.demo.scenario import (
+    LABELS,
+    STUDIES,
+    CampaignEntry,
+    Study,
+    chance,
+    cron_of,
+    entries,
+    fleet,
+    moment,
+    shares,
+)
 from assay.demo.scene import Scene, environment, failed, log_lines
 from assay.documents import to_json
 from assay.errors import UsageError
@@ -134,7 +145,7 @@ class Player:
         self.store, self.settings = store, settings
         self.clock = SimulatedClock(settings.now - timedelta(days=settings.days + 1))
         self.control = Control(store.engine, self.clock, seed=settings.seed)
-        self.machines: Mapping[str, DemoMachine] = {machine.name: machine for machine in fleet(settings.agents)}
+        self.machines: Mapping[str, DemoMachine] = fleet(settings.agents)
         self.agents: dict[str, AgentRecord] = {}
         self._schedules: dict[str, str] = {}
         self._stored: dict[str, int | None] = {}
@@ -168,7 +179,7 @@ class Player:
         for job in plan.jobs:
             if entry.ends == "cancelled" and job.index >= len(plan.jobs) // 2:
                 continue
-            machine = self.machine_of(entry.study, job)
+            machine = self.machines[job.definition.needs.agent or entry.study.host]
             self.clock.at = free.get(machine.name, began) + timedelta(seconds=4)
             if self.clock.at >= self.settings.now:
                 continue
@@ -207,9 +218,6 @@ class Player:
             plan, document, labels, self.clock, settings=settings, label_of=label_of, also=also
         )
 
-    def machine_of(self, study: Study, job: Job) -> DemoMachine:
-        return self.machines[job.definition.needs.agent or study.machine]
-
     def scene(
         self, entry: CampaignEntry, job: Job, machine: DemoMachine, scratch: Path, at: datetime | None = None
     ) -> Scene:
@@ -217,7 +225,7 @@ class Player:
         seed = self.settings.seed
         return Scene(
             job,
-            moment(entry.study.name, machine, entry.age, seed),
+            moment(entry.study, machine, entry.age, seed),
             at or self.clock.at,
             chance(seed, entry.study.name, entry.number, job.index),
             scratch,
@@ -231,10 +239,10 @@ class Player:
         """Campaigns that are under way, or wait for a machine."""
         for place, (study, minutes) in enumerate(_UNDER_WAY):
             at = self.settings.now - timedelta(minutes=minutes)
-            by_hand = replace(study, scheduled=False, by="alice")
+            by_hand = study.by_hand("alice")
             self.campaign(CampaignEntry(by_hand, at, "running", 1.0, 10_000 + place, newest=True), scratch)
         self.clock.at = self.settings.now - timedelta(hours=5)
-        document = {**STUDIES[4].document, "needs": {"gpu_model": "B200"}}
+        document = {**STUDIES[4].file, "needs": {"gpu_model": "B200"}}
         self._to_fleet(document, FleetSettings(submitted_by="bob"), labels=LABELS)
 
     def _leave(self, job: Job, fence: int, agent: AgentRecord, took_s: float) -> None:
@@ -268,11 +276,12 @@ class Player:
                 prices.put(machine.name, machine.price, "USD", "", by="alice")
 
     def _document(self, study: Study) -> dict[str, Any]:
+        """The file of a study, without the machines that this fleet does not have."""
         document = dict(study.pinned)
-        matrix = dict(document.get("matrix", {}))
-        if "needs.agent" in matrix:
-            matrix["needs.agent"] = [name for name in matrix["needs.agent"] if name in self.machines]
-        return {**document, **({"matrix": matrix} if matrix else {})}
+        if study.names_machines:
+            there = [name for name in document["matrix"]["needs.agent"] if name in self.machines]
+            document["matrix"] = {**document["matrix"], "needs.agent": there}
+        return document
 
     def _version(self, study: Study) -> int | None:
         """The version of the stored benchmark that says the same; it is stored when it is first needed.

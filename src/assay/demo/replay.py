@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
 from pydantic import JsonValue
 
-from assay.analyse.judge import describe_for
-from assay.analyse.records import Answer, Check, MetricStatistics, MultiRunJobResult
-from assay.analyse.summary import summarise
+from assay.analyse.checks import verdict_of
+from assay.analyse.judge import judge
+from assay.analyse.records import Answer, Check, MultiRunJobResult
 from assay.clock import iso
+from assay.demo.machines import machine_facts
 from assay.documents import to_json
 from assay.plan.job import Event, Job, campaign_state
 from assay.plan.plan import Plan, make_plan
-from assay.run.records import Failure, SingleRunResult
+from assay.run.records import Failure, RunOutcome, SingleRunResult
 from assay.sim.history import DetectedChange, History, NightResult, SimulatedClock, first_night, nights, series_name
 from assay.sim.history.generator import NightEnvironment
 from assay.spec.benchmark import Definition
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 _RUN_S = 60.0
 # So long after a night begins, all of its results are there.
 _MORNING_S = 4 * 3600.0
-_OS = "Debian GNU/Linux 12 (bookworm)"
 
 
 class ReplayObserver(Protocol):
@@ -101,42 +99,18 @@ def _campaign(store: Store, loaded: Loaded, plan: Plan, results: Iterable[NightR
 
 
 def result_of(job: Job, drawn: NightResult) -> MultiRunJobResult:
-    """The result of a job, as if its runs had given the numbers that were drawn."""
-    runs = _runs(job, drawn)
-    failure, hot = runs[0].error, drawn.around.throttled
+    """The result of a job, as if its runs had given the numbers that were drawn.
+
+    Of the checks it has the one question that the settings answer.
+    """
+    result = judge(job, _runs(job, drawn), _environment(drawn.around))
+    hot = drawn.around.throttled
     detail = "the kernel counted thermal throttle events" if hot else "no thermal throttling"
-    checks = () if failure else (Check("clocks not throttled", not hot, detail),)
-    return MultiRunJobResult(
-        job=job.id,
-        digest=job.digest,
-        index=job.index,
-        point=dict(job.point),
-        state="failed" if failure else "done",
-        verdict="invalid" if failure else "suspect" if hot else "valid",
-        checks=checks,
-        gates=(),
-        metrics={name: _statistics(job, name, values) for name, values in drawn.values.items()},
-        runs=runs,
-        total_runs=len(runs),
-        successful_runs=0 if failure else len(runs),
-        failed_runs=len(runs) if failure else 0,
-        cold_start={} if failure else dict(runs[0].metrics),
-        environment=_environment(drawn.around),
-        definition=job.definition.model_dump(mode="json", exclude_defaults=True),
-        started_at=runs[0].started_at,
-        completed_at=runs[-1].completed_at,
-        error=failure,
-    )
+    checks = () if result.error else (Check("clocks not throttled", not hot, detail),)
+    return replace(result, checks=checks, verdict="invalid" if result.error else verdict_of(checks))
 
 
-def _statistics(job: Job, name: str, values: tuple[float, ...]) -> MetricStatistics:
-    description = describe_for(job, name)
-    return summarise(
-        name, description.unit, description.better, {run: np.array([value]) for run, value in enumerate(values)}
-    )
-
-
-def _runs(job: Job, drawn: NightResult) -> tuple[SingleRunResult, ...]:
+def _runs(job: Job, drawn: NightResult) -> list[RunOutcome]:
     count = 1 if drawn.failure else len(next(iter(drawn.values.values())))
     code, _, message = drawn.failure.partition(": ")
     error = Failure(code.replace(" ", "-"), message or drawn.failure, phase="load") if drawn.failure else None
@@ -144,7 +118,7 @@ def _runs(job: Job, drawn: NightResult) -> tuple[SingleRunResult, ...]:
     facts: dict[str, JsonValue] = {}
     if isinstance(target, ModelTarget):
         facts["model"] = {"file": target.model, "sha256": drawn.around.model}
-    return tuple(
+    runs = (
         SingleRunResult(
             run_id=run,
             is_cold_start=run == 0,
@@ -157,31 +131,16 @@ def _runs(job: Job, drawn: NightResult) -> tuple[SingleRunResult, ...]:
         )
         for run in range(count)
     )
+    return [RunOutcome(run) for run in runs]
 
 
 def _environment(night: NightEnvironment) -> dict[str, JsonValue]:
     """What was around a result, in the words of a real environment record."""
-    host = night.machine
-    machine: dict[str, JsonValue | None] = {
-        "id": hashlib.sha256(night.host.encode()).hexdigest()[:16],
-        "name": night.host,
-        "soc": host.cpu,
-        "cpu": host.cpu,
-        "architecture": "x86_64",
-        "cores": host.cores,
-        "memory_bytes": host.memory,
-        "os": "Linux",
-        "os_version": _OS,
-        "kernel": host.kernel,
-        "gpu": host.gpu,
-        "gpus": 1 if host.gpu else None,
-        "driver": host.driver,
-    }
     rounds_ms = {"integer_ms": round(night.integer_ms, 4), "memory_ms": round(night.memory_ms, 4)}
     control: dict[str, JsonValue] = {"control": {"version": 1, **rounds_ms}}
     return {
-        "machine": {name: value for name, value in machine.items() if value is not None},
-        "packages": {**host.packages, "assay": __version__},
+        "machine": machine_facts(night.host, night.host, night.machine),
+        "packages": {**night.machine.packages, "assay": __version__},
         "git": {"commit": night.commit, "changed": False},
         "before": {"fitness": control},
         "after": {"fitness": control},

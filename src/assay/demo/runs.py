@@ -68,11 +68,12 @@ def _tests(machine: DemoMachine, device: str) -> Mapping[str, tuple[str, float]]
             name: (metric, best * (cores**0.8 if metric.endswith("gb_per_s") else cores) / machine.speed**0.6)
             for name, (metric, best) in _PROCESSOR.items()
         }
-    memory = {"NVIDIA H100 80GB HBM3": 1.0, "NVIDIA A100-SXM4-80GB": 0.58, "NVIDIA L4": 0.084}.get(machine.gpu, 0.31)
-    new = any(name in machine.gpu for name in ("H100", "L4", "4090"))
+    gpu = machine.gpu or ""
+    memory = {"NVIDIA H100 80GB HBM3": 1.0, "NVIDIA A100-SXM4-80GB": 0.58, "NVIDIA L4": 0.084}.get(gpu, 0.31)
+    new = any(name in gpu for name in ("H100", "L4", "4090"))
     figures = {}
     for name, (metric, best) in _BOARD.items():
-        slow_fp64 = name == "fp64" and not any(gpu in machine.gpu for gpu in ("H100", "A100"))
+        slow_fp64 = name == "fp64" and not any(name in gpu for name in ("H100", "A100"))
         share = memory if describe(metric).unit == "GB/s" and "device" not in name else machine.gpu_speed
         share = 0.5 if "device" in name and machine.gpu_speed < 1 else share
         value = 0.0 if name == "fp8" and not new else best * share * (0.03 if slow_fp64 else 1.0)

@@ -1,26 +1,25 @@
-"""The scenario of the demo year: its benchmarks, what happens to code and machines, and which campaigns run when."""
+"""The scenario of the demo year: when its benchmarks run, and how machines and code are at any time of it."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from assay.demo.machines import DemoMachine
 from assay.plan.schedule import due_between
+from assay.sim.history.generator import commits, factor, machine_at
+from assay.sim.history.settings import Bench, History, NoiseModel, read_scenario
 from assay.spec.schedule import Schedule
 
 LABELS = {"demo": "simulated"}
 Kind = Literal["model", "llm", "search", "conversation", "vector", "program", "device"]
-_SAID = "Simulated: nothing of this was measured. "
-_VLLM = {"image": "docker://vllm/vllm-openai:v0.8.5", "command": "vllm serve meta-llama/Llama-3.1-8B-Instruct",
-         "ready": {"http": "/health", "within": "10m"}, "needs": {"gpus": 1}}  # fmt: skip
-_LLAMA = {"service": "llm", "api": "openai-chat", "model": "meta-llama/Llama-3.1-8B-Instruct", "metrics": "/metrics"}
-What = Literal["step", "drift", "span"]
 Ends = Literal["well", "one failed", "all failed", "cancelled", "lost once", "busy", "running", "waiting"]
 # How often a campaign ends otherwise than well.
 _OTHERWISE: Mapping[Ends, float] = {"one failed": 0.05, "all failed": 0.015, "cancelled": 0.02, "lost once": 0.03,
@@ -31,15 +30,17 @@ _DUE = ((30.0, "{} {} 1 * *"), (15.0, "{} {} 1,15 * *"), (7.0, "{} {} * * 1"), (
         (2.3, "{} {} * * 1,3,5"), (1.0, "{} {} * * *"), (0.0, "{} * * * *"))  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Study:
-    """One benchmark, where it runs, and how often."""
+class Study(Bench):
+    """One benchmark, where it runs, and how often.
 
-    name: str
+    Events move the time and the memory that its jobs take; the numbers of a job are drawn by its kind.
+    """
+
     kind: Kind
-    document: Mapping[str, Any]
-    machine: str
+    file: dict[str, Any]
+    host: str
     """The machine that measures jobs which name none themselves."""
+    jobs: tuple[dict[str, NoiseModel], ...] = ({"time": NoiseModel(level=1.0), "memory": NoiseModel(level=1.0)},)
     weight: float
     """Its share of all campaigns, beside the others."""
     hour: int
@@ -48,217 +49,40 @@ class Study:
     by: str = "demo-ci"
 
     @property
-    def pinned(self) -> Mapping[str, Any]:
+    def names_machines(self) -> bool:
+        return "needs.agent" in self.file.get("matrix", {})
+
+    @property
+    def pinned(self) -> dict[str, Any]:
         """The file as it is submitted: jobs that name no machine go to the one of the study."""
-        if "needs.agent" in self.document.get("matrix", {}):
-            return self.document
-        return {**self.document, "needs": {**self.document.get("needs", {}), "agent": self.machine}}
+        return self.file if self.names_machines else {**self.file, "needs": {"agent": self.host}}
 
     @property
     def machines(self) -> set[str]:
         """All that its jobs run on."""
-        return set(self.document.get("matrix", {}).get("needs.agent", ())) or {self.machine}
+        return set(self.file["matrix"]["needs.agent"]) if self.names_machines else {self.host}
+
+    def by_hand(self, author: str) -> Study:
+        return self.model_copy(update={"scheduled": False, "by": author})
 
 
-def _document(name: str, about: str, team: str, **sections: Any) -> dict[str, Any]:  # noqa: ANN401  (a file's sections)
-    return {"benchmark": name, "description": f"{_SAID}{about}", "labels": {**LABELS, "team": team}, **sections}
+class Scenario(History):
+    """A history of which campaigns are played as a server handles them; its nights are hundredths of the whole time."""
+
+    hosts: Mapping[str, DemoMachine]
+    benchmarks: tuple[Study, ...]
 
 
-_CLASSIFIER = _document(
-    "demo image classifier",
-    "SqueezeNet on a server's processor, over batch and threads.",
-    "vision",
-    target={"model": "https://models.example/squeezenet-1.1.onnx", "runtime": "onnxruntime", "device": "cpu"},
-    measure={"runs": 5},
-    matrix={"workload.batch": [1, 8, 32], "target.threads": [1, 4, 16]},
-    alerts=[{"metric": "latency_ms", "when": "worse", "by": "3%", "notify": ["team-vision"]}],
-)
-_EDGE = _document(
-    "demo edge classifier",
-    "MobileNet on small machines: which of them keeps up with a camera.",
-    "vision",
-    target={"model": "https://models.example/mobilenet-v3.onnx", "runtime": "onnxruntime", "device": "cpu"},
-    objective={"latency_ms.p95": 120},
-    matrix={
-        "needs.agent": ["demo-pi-01", "demo-laptop-01", "demo-mac-mini-01", "demo-jetson-01", "demo-pi-03"],
-        "workload.batch": [1, 4],
-    },
-    alerts=[
-        {"when": "job failed", "notify": ["team-vision"]},
-        {"metric": "latency_ms", "when": "worse", "by": "5%", "notify": ["team-vision"]},
-    ],
-)
-_RESNET = _document(
-    "demo resnet50 on a GPU",
-    "ResNet-50 through ONNX Runtime on an H100, with its energy.",
-    "vision",
-    target={"model": "https://models.example/resnet50.onnx", "runtime": "onnxruntime", "device": "cuda"},
-    prices={"gpu=h100": {"per_hour": 5.9, "currency": "USD", "date": "2026-01-15"}},
-    matrix={"workload.batch": [1, 8, 32, 128]},
-    alerts=[{"metric": "latency_ms", "when": "worse", "notify": ["team-vision"]}],
-)
-_CHAT = _document(
-    "demo chat capacity",
-    "Llama 3.1 8B under rising load: how late the first token comes, and how even the others.",
-    "chat",
-    services={"llm": _VLLM},
-    target=_LLAMA,
-    workload={"task": "wikipedia-summary", "output_tokens": 128},
-    load={"arrivals": "poisson", "duration": "120s"},
-    objective={"ttft_ms.p99": 500, "itl_ms.p99": 50},
-    measure={"runs": 3, "interval": "10%"},
-    matrix={"load.rate": [1, 2, 4, 8, 12, 16]},
-    alerts=[
-        {"metric": "ttft_ms.p99", "when": "worse", "by": "5%", "notify": ["team-chat"], "severity": "critical"},
-        {"metric": "itl_ms", "when": "worse", "by": "3%", "notify": ["team-chat"]},
-        {"when": "job failed", "notify": ["team-chat"]},
-    ],
-)
-_SEARCH = _document(
-    "demo requests a GPU can carry",
-    "The highest rate at which Llama 3.1 8B keeps its promise, by machine.",
-    "chat",
-    services={"llm": _VLLM},
-    target=_LLAMA,
-    workload={"task": "synthetic", "input_tokens": 512, "output_tokens": 128},
-    load={"rate": "search"},
-    objective={"ttft_ms.p99": 500, "itl_ms.p99": 50},
-    measure={"runs": 3, "interval": "10%"},
-    prices={
-        "gpu=h100": {"per_hour": 5.9, "date": "2026-01-15"},
-        "gpu=a100": {"per_hour": 3.4, "date": "2026-01-15"},
-        "gpu=l4": {"per_hour": 0.8, "date": "2026-01-15"},
-    },
-    matrix={"needs.agent": ["demo-h100-01", "demo-a100-01", "demo-l4-01", "demo-workstation-01"]},
-)
-_TALK = _document(
-    "demo assistant conversations",
-    "Conversations of four turns with a hosted endpoint; answers are kept.",
-    "chat",
-    target={
-        "endpoint": "https://llm.example/v1",
-        "api": "openai-chat",
-        "model": "assistant-large",
-        "price": {"input": 0.5, "output": 1.5},
-    },
-    workload={"task": "conversation", "turns": 4, "output_tokens": 96, "keep_outputs": True},
-    load={"duration": "60s"},
-    measure={"runs": 3, "interval": "15%", "errors": "2%"},
-    matrix={"load.concurrency": [1, 4, 16]},
-    alerts=[{"metric": "e2e_ms", "when": "worse", "by": "10%", "notify": ["team-chat"]}],
-)
-_VECTOR = _document(
-    "demo vector search",
-    "A million vectors in Qdrant: what recall costs in speed.",
-    "search",
-    services={"db": {"image": "docker://qdrant/qdrant:v1.13.4", "ready": {"http": "/readyz"}}},
-    target={"service": "db", "api": "qdrant", "index": {"m": 16, "ef_construct": 128}},
-    workload={"task": "knn", "corpus": {"vectors": 1_000_000, "dims": 384}, "k": 10},
-    load={"duration": "20s"},
-    matrix={"target.search.ef": [16, 64, 256], "load.concurrency": [1, 8]},
-    alerts=[{"metric": "throughput_per_s", "when": "worse", "by": "5%", "notify": ["team-search"]}],
-)
-_TRAINING = _document(
-    "demo training throughput",
-    "One epoch of a small vision model.",
-    "vision",
-    target={
-        "command": "python train.py --epochs 1",
-        "metrics": [
-            {"name": "images_per_s", "unit": "1/s", "better": "higher", "pattern": r"speed: ([-+.\deE]+)"},
-            {"name": "accuracy", "better": "higher", "pattern": r"accuracy: ([-+.\deE]+)"},
-        ],
-    },
-    matrix={"needs.agent": ["demo-workstation-01", "demo-h100-01"]},
-    alerts=[
-        {"metric": "images_per_s", "when": "worse", "by": "2%", "notify": ["team-vision"]},
-        {"when": "silent", "after": "60d", "notify": ["team-vision"]},
-    ],
-)
-_DEVICE = _document(
-    "demo what the GPUs can do",
-    "Memory bandwidth, and arithmetic by precision.",
-    "platform",
-    target={"device": "cuda", "compare": True},
-    measure={"runs": 3},
-    matrix={"needs.agent": ["demo-h100-01", "demo-a100-01", "demo-l4-01", "demo-workstation-01"]},
-)
-_PROCESSORS = _document(
-    "demo what the processors can do",
-    "Memory bandwidth, arithmetic and storage of the other machines.",
-    "platform",
-    target={"device": "cpu"},
-    measure={"runs": 3},
-    matrix={"needs.agent": ["demo-server-01", "demo-xeon-01", "demo-pi-01", "demo-laptop-01", "demo-mac-mini-01"]},
-)
-
-STUDIES: tuple[Study, ...] = (
-    Study("demo image classifier", "model", _CLASSIFIER, "demo-server-01", 52, 3),
-    Study("demo chat capacity", "llm", _CHAT, "demo-h100-01", 46, 1),
-    Study("demo training throughput", "program", _TRAINING, "demo-workstation-01", 30, 5),
-    Study("demo vector search", "vector", _VECTOR, "demo-xeon-01", 22, 2),
-    Study("demo resnet50 on a GPU", "model", _RESNET, "demo-h100-01", 16, 6),
-    Study("demo edge classifier", "model", _EDGE, "demo-pi-01", 12, 9, scheduled=False, by="alice"),
-    Study("demo assistant conversations", "conversation", _TALK, "demo-laptop-01", 8, 11, scheduled=False, by="bob"),
-    Study("demo requests a GPU can carry", "search", _SEARCH, "demo-h100-01", 6, 13, scheduled=False, by="carol"),
-    Study("demo what the GPUs can do", "device", _DEVICE, "demo-h100-01", 5, 15, scheduled=False, by="alice"),
-    Study("demo what the processors can do", "device", _PROCESSORS, "demo-server-01", 3, 16, scheduled=False),
-)
+SCENARIO = read_scenario(Path(__file__).with_name("demo.yaml"), Scenario)
+STUDIES = SCENARIO.benchmarks
 
 
-@dataclass(frozen=True, slots=True)
-class Shift:
-    """Something that moves numbers, or only stands beside them."""
-
-    at: float
-    """When, as a share of the whole time."""
-    what: What = "step"
-    until: float = 1.0
-    """When a drift has come to its end, or a span is over."""
-    study: str = ""
-    """The benchmark that it moves; any when empty."""
-    machine: str = ""
-    """The machine that it happens to; any when empty."""
-    slower: float = 0.0
-    """By how much longer things take, as a share."""
-    heavier: float = 0.0
-    """By how much more memory is taken, as a share."""
-    commit: bool = False
-    """Whether it came with new code."""
-    driver: str = ""
-    kernel: str = ""
-    packages: Mapping[str, str] = field(default_factory=dict)
-    hot: bool = False
-    """Whether the machine holds its clocks down meanwhile."""
-    note: str = ""
-
-    def share(self, now: float) -> float:
-        """How much of it is there at a moment."""
-        if now < self.at or (self.what == "span" and now > self.until):
-            return 0.0
-        return min(1.0, (now - self.at) / (self.until - self.at)) if self.what == "drift" else 1.0
-
-
-CHANGES: tuple[Shift, ...] = (
-    Shift(0.16, study="demo image classifier", slower=0.07, commit=True, note="a lock around the cache of tensors"),
-    Shift(0.27, study="demo image classifier", slower=-0.065, commit=True, note="the lock is gone again"),
-    Shift(0.33, machine="demo-h100-01", driver="575.51.03", note="a new driver"),
-    Shift(0.33, study="demo chat capacity", machine="demo-h100-01", slower=0.12, note="which the chat does not like"),
-    Shift(0.38, "drift", 0.62, study="demo training throughput", machine="demo-workstation-01", slower=0.11,
-           note="slower and slower, and nothing that is recorded says why"),
-    Shift(0.45, machine="demo-server-01", kernel="6.1.0-31-amd64", note="a new kernel without effect"),
-    Shift(0.52, study="demo vector search", slower=-0.14, heavier=0.1, commit=True, note="vectors are quantised"),
-    Shift(0.58, study="demo chat capacity", slower=-0.16, commit=True, note="prefixes are kept"),
-    Shift(0.66, "span", 0.71, machine="demo-server-01", study="demo image classifier", slower=0.09, hot=True,
-           note="a broken fan"),
-    Shift(0.74, machine="demo-server-01", packages={"onnxruntime": "1.23.0", "numpy": "2.3.1"},
-           study="demo image classifier", slower=-0.05, note="a new runtime"),
-    Shift(0.80, machine="demo-xeon-01", kernel="6.1.0-32-amd64", note="a new kernel"),
-    Shift(0.86, study="demo resnet50 on a GPU", slower=0.06, commit=True, note="a transpose too many"),
-    Shift(0.90, study="demo vector search", slower=0.11, commit=True, note="a filter is applied twice"),
-    Shift(0.93, study="demo chat capacity", slower=0.13, commit=True, note="the tokenizer is called twice"),
-    Shift(0.95, study="demo image classifier", slower=0.055, heavier=0.04, commit=True, note="a copy too many"),
-)  # fmt: skip
+def fleet(count: int) -> dict[str, DemoMachine]:
+    """Machines by name; beyond those of the scenario, more servers."""
+    there = SCENARIO.hosts
+    names = [*there, *(f"demo-server-{number:02}" for number in range(4, 4 + max(0, count - len(there))))]
+    server = next(iter(there.values()))
+    return {name: there.get(name, server).model_copy(update={"name": name}) for name in names[:count]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,27 +98,17 @@ class Conditions:
     """With the software of the day."""
 
 
-def moment(study: str, machine: DemoMachine, now: float, seed: int) -> Conditions:
-    slower, heavier, hot, commits = 1.0, 1.0, False, int(now * 90)
-    for change in CHANGES:
-        here = change.machine in ("", machine.name)
-        if change.share(now) <= 0:
-            continue
-        commits += 1000 * change.commit
-        if here and change.study in ("", study):
-            slower *= 1 + change.share(now) * change.slower
-            heavier *= 1 + change.share(now) * change.heavier
-            hot = hot or change.hot
-        if here and change.machine:
-            packages = {**machine.packages, **change.packages}
-            machine = replace(
-                machine,
-                driver=change.driver or machine.driver,
-                kernel=change.kernel or machine.kernel,
-                packages=packages,
-            )
-    commit = hashlib.sha1(f"{seed}/{study}/{commits}".encode(), usedforsecurity=False).hexdigest()
-    return Conditions(slower, heavier, hot, commit, machine)
+def moment(study: Study, machine: DemoMachine, now: float, seed: int) -> Conditions:
+    """How things stand at a moment, as a share of the whole time."""
+    night = now * SCENARIO.nights
+    slower, heavier = (factor(SCENARIO, study, 0, name, night, machine.name) for name in ("time", "memory"))
+    machine, _, hot = machine_at(SCENARIO, machine.name, machine, night)
+    return Conditions(slower, heavier, hot, _commits(seed)[max(int(night), 1) - 1], machine)
+
+
+@cache
+def _commits(seed: int) -> Sequence[str]:
+    return commits(SCENARIO.model_copy(update={"seed": seed}))
 
 
 def chance(*parts: object) -> np.random.Generator:

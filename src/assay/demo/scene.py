@@ -14,7 +14,7 @@ from pydantic import JsonValue
 
 from assay.analyse.records import MultiRunJobResult
 from assay.clock import iso
-from assay.demo.machines import GIB, DemoMachine, enrolment, machine_facts
+from assay.demo.machines import DemoMachine, enrolment, machine_facts
 from assay.demo.scenario import Conditions
 from assay.plan.job import Job
 from assay.run.derived_metrics import derived
@@ -83,7 +83,7 @@ def environment(scene: Scene) -> dict[str, JsonValue]:
     machine = scene.machine
     facts: dict[str, JsonValue] = {
         "simulated": "demo data: nothing of this was measured",
-        "machine": machine_facts(machine),
+        "machine": machine_facts(machine.name, machine.identity, machine),
         "python": "3.11.9",
         "packages": {**machine.packages, "assay": __version__},
         "git": {"commit": scene.moment.commit, "changed": False},
@@ -118,11 +118,11 @@ def _state(scene: Scene) -> dict[str, JsonValue]:
         }
     others = 18.0 if scene.busy else float(draw.uniform(0.3, 2.5))
     warm = 91.0 if scene.moment.hot else 44.0 + float(draw.uniform(0, 6))
-    available = int(0.7 * machine.memory_gib * GIB)
+    available = int(0.7 * machine.memory)
     fitness: dict[str, JsonValue] = {
         "at": iso(scene.at),
         "device": machine.device or "cpu",
-        "memory": {"total_bytes": machine.memory_gib * GIB, "available_bytes": available},
+        "memory": {"total_bytes": machine.memory, "available_bytes": available},
         "control": {**control, "history": history},
         "load": {"average_1m": round(others / 20, 2), "others_pct": round(others, 2)},
         "heat": {"nearest": {"sensor": "package", "celsius": round(warm, 1), "headroom_c": round(95.0 - warm, 1)}},
@@ -226,14 +226,14 @@ def _levels(scene: Scene, work: float, rss_mb: float) -> dict[str, float]:
         "job.cpu_pct": 100 * work * cores,
         "others.cpu_pct": 18.0 * machine.cores if scene.busy else 1.4 * machine.cores,
         "job.rss_bytes": rss_mb * 1e6,
-        "machine.memory_available_bytes": 0.7 * machine.memory_gib * 2**30,
+        "machine.memory_available_bytes": 0.7 * machine.memory,
     }
     if machine.os == "linux":
         readings |= {"machine.cpu_mhz": 3400 * slow / max(1.0, machine.speed / 4), "machine.temperature_c": 61 / slow}
     if _on_gpu(scene):
         readings |= {
             "gpu:0.gpu_util_pct": 100 * min(1.0, work),
-            "gpu:0.gpu_mem_bytes": 0.85 * machine.gpu_gib * 2**30,
+            "gpu:0.gpu_mem_bytes": 0.85 * (machine.gpu_memory or 0),
             "gpu:0.power_w": _gpu_w(scene, work),
             "gpu:0.sm_mhz": 1755 * slow,
             "gpu:0.temperature_c": 58 / slow,

@@ -19,9 +19,9 @@ from assay.cli.sim import demo_data
 from assay.clock import iso
 from assay.demo.fill import Bulk
 from assay.demo.keeper import Keeper
-from assay.demo.machines import FLEET, enrolment, fleet
+from assay.demo.machines import enrolment
 from assay.demo.player import DemoSize, Player, SimulatedClock
-from assay.demo.scenario import STUDIES, cron_of, entries, shares
+from assay.demo.scenario import SCENARIO, STUDIES, cron_of, entries, fleet, shares
 from assay.documents import from_json
 from assay.errors import UsageError
 from assay.report.html import render_html
@@ -199,8 +199,8 @@ def test_shares_and_schedules_make_as_many_campaigns_as_asked() -> None:
 def test_every_file_is_valid_and_every_machine_can_be_enrolled() -> None:
     for study in STUDIES:
         assert load(dict(study.pinned)).benchmark.benchmark == study.name
-        assert study.machine in {machine.name for machine in FLEET}
-    machines = fleet(25)
+        assert study.host in SCENARIO.hosts
+    machines = fleet(25).values()
     assert len({enrolment(machine).identity for machine in machines}) == 25
 
 

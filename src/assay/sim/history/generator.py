@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from random import Random
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import JsonValue
 
@@ -18,6 +18,7 @@ from assay.sim.history.settings import Bench, Cause, History, HistoryEvent, Nois
 INTEGER_MS = 128.9
 MEMORY_MS = 177.7
 _CONTROL_SPREAD = 0.008
+AnyHost = TypeVar("AnyHost", bound=SimulatedHost)
 
 
 @dataclass(slots=True)
@@ -87,19 +88,19 @@ def first_night(history: History, today: datetime | None = None) -> datetime:
 def nights(history: History, today: datetime | None = None) -> Iterator[tuple[NightResult, ...]]:
     """Draw each night's results, the first one first; the same settings give the same results."""
     first = first_night(history, today)
-    code = _commits(history)
+    code = commits(history)
     drawn = [[_Job(history, bench, place) for place in range(len(bench.jobs))] for bench in history.benchmarks]
     controls = {name: Random(f"{history.seed}/control/{name}") for name in history.hosts}  # noqa: S311
     for night in range(1, history.nights + 1):
         at = (first + timedelta(days=night - 1)).astimezone(UTC)
         results: list[NightResult] = []
-        machines = {name: _machine(history, name, night, controls[name]) for name in sorted(history.hosts)}
+        rounds = {name: _control_ms(controls[name]) for name in sorted(history.hosts)}
         for bench, jobs in zip(history.benchmarks, drawn, strict=True):
             values = [job.next(night) for job in jobs]  # also on nights without a measurement: noise has a memory
             host = _host(history, bench, night)
             if any(event.what == "outage" and event.host == host and event.lasts(night) for event in history.events):
                 continue
-            around = _around(history, bench, host, machines[host], code[night - 1], night)
+            around = _around(history, bench, host, rounds[host], code[night - 1], night)
             file = {
                 key: value
                 for event in _since(history, night)
@@ -113,15 +114,13 @@ def nights(history: History, today: datetime | None = None) -> Iterator[tuple[Ni
         yield tuple(results)
 
 
-def moved(event: HistoryEvent, bench: Bench, job: int, metric: str) -> float:
-    """By how much an event moves a metric once it is all there, as a share; 0 where it does not."""
-    if event.what not in ("step", "drift", "span") or (event.jobs is not None and job not in event.jobs):
-        return 0.0
-    moves = event.moves.get(bench.name, {})
-    base = bench.jobs[job][metric].against
-    if base is None:
-        return moves.get(metric, 0.0)
-    return (1 + moves.get(metric, 0.0)) / (1 + moves.get(base, 0.0)) - 1
+def factor(history: History, bench: Bench, job: int, metric: str, night: float, host: str | None = None) -> float:
+    """How many times its level a metric has by what has happened up to a night, anywhere or to one machine."""
+    return math.prod(
+        1 + event.share(night) * event.moved(bench, job, metric)
+        for event in history.events
+        if host is None or event.host in (None, host)
+    )
 
 
 class _Job:
@@ -143,7 +142,7 @@ class _Job:
         for name, metric in self._metrics.items():
             # Times and rates of one job share their noise.
             log = logs[name] - (logs[metric.against] if metric.against else 0.0)
-            level = metric.level * self._factor(name, night) * math.exp(log)
+            level = metric.level * factor(self._history, self._bench, self._place, name, night) * math.exp(log)
             source = self._draws[name]
             out[name] = tuple(level * math.exp(metric.within * source.gauss(0, 1)) for _ in range(self._history.runs))
         return out
@@ -159,11 +158,6 @@ class _Job:
         )
         return metric.spread * louder * self._state[name]
 
-    def _factor(self, name: str, night: int) -> float:
-        return math.prod(
-            1 + _share(event, night) * moved(event, self._bench, self._place, name) for event in self._history.events
-        )
-
 
 def _unit(noise: NoiseModel, source: Random) -> float:
     """A deviation with variance 1."""
@@ -173,15 +167,7 @@ def _unit(noise: NoiseModel, source: Random) -> float:
     return normal / math.sqrt(sum(source.gauss(0, 1) ** 2 for _ in range(3)))  # t3 over its deviation, the root of 3
 
 
-def _share(event: HistoryEvent, night: int) -> float:
-    if night < event.night:
-        return 0.0
-    if event.what == "drift" and event.until is not None:
-        return min(1.0, (night - event.night + 1) / (event.until - event.night + 1))
-    return 1.0 if event.what != "span" or event.lasts(night) else 0.0
-
-
-def _since(history: History, night: int) -> list[HistoryEvent]:
+def _since(history: History, night: float) -> list[HistoryEvent]:
     """What has happened up to a night, in order of time."""
     return sorted((event for event in history.events if event.night <= night), key=lambda event: event.night)
 
@@ -194,9 +180,8 @@ def _host(history: History, bench: Bench, night: int) -> str:
     return host
 
 
-def _machine(history: History, name: str, night: int, source: Random) -> tuple[SimulatedHost, float, float, bool]:
-    """A machine as it is in a night: its software, two rounds of the control workload, and whether it throttles."""
-    machine = history.hosts[name]
+def machine_at(history: History, name: str, machine: AnyHost, night: float) -> tuple[AnyHost, float, bool]:
+    """A machine as it is in a night: its software, by how much its control workload is slower, whether it throttles."""
     slower, throttled = 1.0, False
     for event in _since(history, night):
         if event.host != name and event.to != name:
@@ -208,32 +193,38 @@ def _machine(history: History, name: str, night: int, source: Random) -> tuple[S
         if event.control is not None and (event.what != "span" or event.lasts(night)) and event.slowed == name:
             slower *= 1 + event.control
         throttled = throttled or (event.throttled and event.lasts(night))
-    integer, memory = (ms * slower * math.exp(_CONTROL_SPREAD * source.gauss(0, 1)) for ms in (INTEGER_MS, MEMORY_MS))
-    return machine, integer, memory, throttled
+    return machine, slower, throttled
+
+
+def _control_ms(source: Random) -> tuple[float, float]:
+    integer, memory = (ms * math.exp(_CONTROL_SPREAD * source.gauss(0, 1)) for ms in (INTEGER_MS, MEMORY_MS))
+    return integer, memory
 
 
 def _around(
-    history: History, bench: Bench, host: str, state: tuple[SimulatedHost, float, float, bool], commit: str, night: int
+    history: History, bench: Bench, host: str, rounds: tuple[float, float], commit: str, night: int
 ) -> NightEnvironment:
     models = sum(event.model == bench.name for event in _since(history, night))
     model = hashlib.sha256(f"{history.seed}/{bench.name}/{models}".encode()).hexdigest()
-    machine, integer_ms, memory_ms, throttled = state
+    machine, slower, throttled = machine_at(history, host, history.hosts[host], night)
+    integer_ms, memory_ms = (ms * slower for ms in rounds)
     return NightEnvironment(host, machine, commit, model, integer_ms, memory_ms, throttled)
 
 
-def _commits(history: History) -> list[str]:
+def commits(history: History) -> list[str]:
+    """The commit of each night."""
     source = Random(f"{history.seed}/commits")  # noqa: S311
     events = {}
     for event in history.events:
         for night in {event.night, *([event.until + 1] if event.what == "span" and event.until else [])}:
             events[night] = event.commit if event.commit is not None else event.cause == "code"
-    commits: list[str] = []
+    hashes: list[str] = []
     number = 0
     for night in range(1, history.nights + 1):
         by_chance = source.random() < history.commits
         number += events.get(night, by_chance)
-        commits.append(hashlib.sha1(f"{history.seed}/{number}".encode(), usedforsecurity=False).hexdigest())
-    return commits
+        hashes.append(hashlib.sha1(f"{history.seed}/{number}".encode(), usedforsecurity=False).hexdigest())
+    return hashes
 
 
 def _failure(history: History, bench: Bench, job: int, night: int) -> str:
@@ -268,7 +259,7 @@ def truth(history: History) -> tuple[TrueChange, ...]:
         for job in range(len(bench.jobs))
         for metric in bench.jobs[job]
         for event in history.events
-        for change in _of(event, series_name(bench.name, job, metric), moved(event, bench, job, metric))
+        for change in _of(event, series_name(bench.name, job, metric), event.moved(bench, job, metric))
     ]
     inside = (change for change in changes if change.night <= history.nights)
     return tuple(sorted(inside, key=lambda change: (change.series, change.night)))

@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import BeforeValidator, Field, JsonValue, ValidationError, field_validator, model_validator
 
@@ -46,8 +47,18 @@ class SimulatedHost(Section):
     """Of the machine."""
     gpu: str | None = None
     """Its GPU."""
+    gpus: int = Field(default=1, ge=1)
+    """How many, where it has any."""
+    gpu_memory: Size | None = None
+    """Of each."""
     driver: str | None = None
     """Driver of the GPU, at first."""
+    architecture: str = "x86_64"
+    """Of its processor."""
+    os: Literal["linux", "macos", "windows"] = "linux"
+    """Its system."""
+    os_version: str = "Debian GNU/Linux 12 (bookworm)"
+    """As the system calls itself."""
     kernel: str = "6.1.0-31-amd64"
     """Kernel, at first."""
     packages: dict[str, str] = {}
@@ -162,8 +173,26 @@ class HistoryEvent(Section):
         """The machine whose control workload takes longer: the new one, where another takes over."""
         return self.to or self.host
 
-    def lasts(self, night: int) -> bool:
+    def lasts(self, night: float) -> bool:
         return self.night <= night and (self.until is None or night <= self.until)
+
+    def share(self, night: float) -> float:
+        """How much of it is there in a night."""
+        if night < self.night:
+            return 0.0
+        if self.what == "drift" and self.until is not None:
+            return min(1.0, (night - self.night + 1) / (self.until - self.night + 1))
+        return 1.0 if self.what != "span" or self.lasts(night) else 0.0
+
+    def moved(self, bench: Bench, job: int, metric: str) -> float:
+        """By how much it moves a metric once it is all there, as a share; 0 where it does not."""
+        if self.what not in ("step", "drift", "span") or (self.jobs is not None and job not in self.jobs):
+            return 0.0
+        moves = self.moves.get(bench.name, {})
+        base = bench.jobs[job][metric].against
+        if base is None:
+            return moves.get(metric, 0.0)
+        return (1 + moves.get(metric, 0.0)) / (1 + moves.get(base, 0.0)) - 1
 
 
 class History(Section):
@@ -179,7 +208,7 @@ class History(Section):
     """Runs of each job and night."""
     commits: Share = 0.3
     """Share of the nights on which there is new code without effect."""
-    hosts: dict[str, SimulatedHost]
+    hosts: Mapping[str, SimulatedHost]
     """The machines by name."""
     benchmarks: tuple[Bench, ...] = Field(min_length=1)
     """What runs every night."""
@@ -211,17 +240,24 @@ class History(Section):
         return self
 
 
-def read_history(path: Path) -> History:
+AnyHistory = TypeVar("AnyHistory", bound=History)
+
+
+def read_scenario(path: Path, kind: type[AnyHistory]) -> AnyHistory:
     document = read_file(path)
     try:
         # Through JSON, because only its strict mode takes a list for a tuple.
-        return History.model_validate_json(json.dumps(document, default=str))
+        return kind.model_validate_json(json.dumps(document, default=str))
     except ValidationError as invalid:
         problems = [
             Problem("value", f"{'.'.join(map(str, error['loc'])) or 'the file'}: {error['msg']}", str(path))
             for error in invalid.errors(include_url=False)
         ]
         raise SpecError.of(problems) from None
+
+
+def read_history(path: Path) -> History:
+    return read_scenario(path, History)
 
 
 def year() -> History:
