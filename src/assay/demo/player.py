@@ -19,18 +19,7 @@ from assay.analyse.records import MultiRunJobResult
 from assay.clock import Clock
 from assay.demo.machines import DemoMachine, enrolment
 from assay.demo.runs import runs_of
-from assay.demo.scenario import (
-    LABELS,
-    STUDIES,
-    CampaignEntry,
-    Study,
-    chance,
-    cron_of,
-    entries,
-    fleet,
-    moment,
-    shares,
-)
+from assay.demo.scenario import LABELS, STUDIES, CampaignEntry, Study, chance, cron_of, entries, fleet, moment, shares
 from assay.demo.scene import Scene, environment, failed, log_lines
 from assay.documents import to_json
 from assay.errors import UsageError

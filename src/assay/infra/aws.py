@@ -13,16 +13,7 @@ from pathlib import Path
 
 from assay.errors import UsageError
 from assay.infra.commands import call, deploy_folder, find, show
-from assay.infra.record import (
-    InfraOptions,
-    PartState,
-    Status,
-    Tell,
-    find_system,
-    keep,
-    make_folder,
-    remove_folder,
-)
+from assay.infra.record import InfraOptions, PartState, Status, Tell, find_system, keep, make_folder, remove_folder
 from assay.version import __version__
 
 RECORD = "terraform.json"

@@ -103,10 +103,7 @@ def _problem(path: KeyPath, errors: list[ErrorDetails], source: SourceDocument, 
         return _unknown_key(path, error["input"], at)
     if error["type"] == "missing":
         return Problem(
-            "missing-key",
-            f"{name} is missing",
-            at,
-            f"add {path[-1]}: … to {dotted(path[:-1]) or 'the file'}",
+            "missing-key", f"{name} is missing", at, f"add {path[-1]}: … to {dotted(path[:-1]) or 'the file'}"
         )
     message = " or ".join(dict.fromkeys(_said(mistake) for mistake in errors))
     if not name:
@@ -145,12 +142,7 @@ def _advice(error: ErrorDetails) -> str:
     context = error.get("ctx", {})
     if error["type"] == "literal_error":
         return _nearest_choice(error["input"], str(context.get("expected", "")))
-    for bound, words in (
-        ("ge", "or more"),
-        ("gt", "or more, but not itself"),
-        ("le", "or less"),
-        ("lt", "or less"),
-    ):
+    for bound, words in (("ge", "or more"), ("gt", "or more, but not itself"), ("le", "or less"), ("lt", "or less")):
         if bound in context:
             return f"use {context[bound]} {words}"
     if error["type"] in ("int_type", "int_from_float", "float_type", "int_parsing"):

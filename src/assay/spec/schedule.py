@@ -116,15 +116,7 @@ def _wrong_field(message: str) -> str:
 _SHORT = ["ttft_ms.p99 > 50", "latency_ms worse by 5%", "job failed", "no data for 24h", "agent lost"]
 _WHEN = Literal["worse", "above", "below", "failed", "silent", "agent-lost"]
 When = Annotated[
-    _WHEN,
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"enum": list(get_args(_WHEN))},
-                {"type": "string", "examples": _SHORT},
-            ]
-        }
-    ),
+    _WHEN, WithJsonSchema({"anyOf": [{"enum": list(get_args(_WHEN))}, {"type": "string", "examples": _SHORT}]})
 ]
 _NAME = {"type": "string"}
 ChannelNames = Annotated[tuple[str, ...], WithJsonSchema({"anyOf": [{"type": "array", "items": _NAME}, _NAME]})]

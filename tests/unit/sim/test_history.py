@@ -215,7 +215,10 @@ def test_the_truth_names_every_change_of_every_series():
             {"night": 5, "what": "step", "cause": "code", "moves": {"small": {"speed": 0.1}}},
             "speed, which no benchmark measures",
         ),
-        ({"night": 5, "what": "step", "cause": "code", "moves": {"other": {"latency_ms": 0.1}}}, "other, which no benchmark measures"),
+        (
+            {"night": 5, "what": "step", "cause": "code", "moves": {"other": {"latency_ms": 0.1}}},
+            "other, which no benchmark",
+        ),
         ({"night": 5, "until": 6, "what": "outage", "host": "c"}, "c, which is not under hosts"),
         ({"night": 5, "until": 6, "what": "outage"}, "host is missing"),
         ({"night": 5, "what": "quiet", "moves": {"small": {"latency_ms": 0.1}}}, "moves nothing"),

@@ -118,10 +118,5 @@ def _against(record: CampaignRecord, baseline: CampaignRecord, metric: str) -> B
             lines = [line for line in compare_pool(chosen).lines if line.metric == metric]
             answers.update(line.answer for line in lines)
     return BaselineAnswer(
-        baseline.campaign,
-        answers["better"],
-        answers["worse"],
-        answers["cannot tell"],
-        answers["not alike"],
-        difference,
+        baseline.campaign, answers["better"], answers["worse"], answers["cannot tell"], answers["not alike"], difference
     )
