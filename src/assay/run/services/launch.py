@@ -231,7 +231,8 @@ def _made(wanted: ServiceSpec, command: list[str], cwd: Path, env: Mapping[str, 
 def _await_ready(child: ServiceProcess, ports: Ports, setting: LaunchContext) -> RunningService:
     wanted, question = child.wanted, _question(child, ports, setting)
     begin_s = time.monotonic()
-    until_s, told_s = begin_s + wanted.within_s, begin_s
+    until_s, reported_s = begin_s + wanted.within_s, begin_s
+    complete: str | None = None
     for step_s in steps():
         answer = question.ask(until_s - time.monotonic())
         ready_ns = time.perf_counter_ns()
@@ -242,9 +243,11 @@ def _await_ready(child: ServiceProcess, ports: Ports, setting: LaunchContext) ->
             return _running(child, ready_ns, setting.host)
         now_s = time.monotonic()
         if now_s >= until_s:
-            raise _never_ready(child, answer)
-        if now_s - told_s >= _TELL_EVERY_S:
-            told_s = now_s
+            # The last question may have had no time left for its answer: what the one before it answered says more.
+            raise _never_ready(child, complete or answer)
+        complete = answer
+        if now_s - reported_s >= _TELL_EVERY_S:
+            reported_s = now_s
             setting.tell(wanted.name, now_s - begin_s, answer)
         with suppress(subprocess.TimeoutExpired):
             child.process.wait(timeout=min(step_s, until_s - now_s))

@@ -59,6 +59,7 @@ def drive(engine, load, measure=None, queries=10, k=3):
     return drive_threads(engine, SearchLoad(asked, order, Stage(), Rules(steady, enough), time.perf_counter_ns()))
 
 
+@pytest.mark.quiet
 def test_a_closed_loop_keeps_its_concurrency():
     engine = Slow(0.01)
     found = drive(engine, {"concurrency": 4, "duration": "500ms"})
@@ -78,6 +79,7 @@ def test_every_query_is_asked_in_turn_and_keeps_its_own_answer():
     assert counts.max() - counts.min() <= 1
 
 
+@pytest.mark.quiet
 def test_warmup_goes_over_into_measurement_without_a_gap():
     found = drive(Slow(0.002), {"concurrency": 2, "duration": "300ms"}, {"warmup": 60})
     assert found.warmup().sum() >= 60
@@ -86,6 +88,7 @@ def test_warmup_goes_over_into_measurement_without_a_gap():
     assert np.diff(around).max() < 20_000_000
 
 
+@pytest.mark.quiet
 def test_an_open_loop_counts_from_the_due_time():
     # One search takes 20 ms and 100 a second are due: they overlap, and none may wait for another.
     found = drive(Slow(0.02), {"rate": 100, "arrivals": "constant", "duration": "600ms"})
@@ -106,11 +109,13 @@ def test_an_overloaded_pool_shows_in_the_latency(monkeypatch):
     assert waited.max() > 200  # half of the requests are served, the others queue
 
 
+@pytest.mark.quiet
 def test_think_time():
     found = drive(Slow(0.001), {"concurrency": 2, "think": "50ms", "duration": "800ms"})
     assert 8 < found.measured().sum() < 70
 
 
+@pytest.mark.quiet
 def test_stages_of_a_closed_loop():
     stages = [{"duration": "300ms", "concurrency": 1}, {"duration": "300ms", "concurrency": 6}]
     found = drive(Slow(0.01), {"stages": stages})
