@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).absolute().parents[1]
 PLACES = ("src/assay", "docs", "web/src", "examples", "deploy", "README.md", "CONTRIBUTING.md")
 SUFFIXES = {".py", ".md", ".ts", ".tsx", ".yaml", ".toml", ".tf", ".txt", ".css"}
 # The page that lists the banned words, data sets, and what is built or generated.
@@ -54,6 +55,19 @@ FIXED_NAMES = re.compile(
     r"|owed=(?:pending|True)|\"owed\":true"
     r"|\"told\": \{\}|\"owed\": True|REPORTED = \"told\"|\"told\", \"pairs\"|return \"told\"|\"told\": \"ended"
 )
+# Rooms that still have such words, and how many: the number only falls, and a room leaves the list with its last one.
+REMAINING = {
+    "src/assay/agent": 35,
+    "src/assay/cli": 69,
+    "src/assay/engines": 223,
+    "src/assay/exec": 3,
+    "src/assay/infra": 40,
+    "src/assay/monitoring": 23,
+    "src/assay/report": 61,
+    "src/assay/run": 158,
+    "src/assay/serve": 145,
+    "docs": 115,
+}
 PATTERN = re.compile("|".join(rf"(?P<w{n}>\b(?:{words})\b)" for n, words in enumerate(BANNED)), re.IGNORECASE)
 
 
@@ -74,11 +88,21 @@ def files(paths: list[Path]) -> Iterator[Path]:
 
 
 def main(arguments: list[str]) -> int:
+    """List what the named paths hold; without a path, what all places hold beyond what is known to remain."""
     matches = list(findings([Path(argument) for argument in arguments] or [ROOT / place for place in PLACES]))
-    for path, number, word, advice in matches:
+    known = {} if arguments else REMAINING
+    counts = Counter(room_of(path) for path, *_ in matches)
+    new = [match for match in matches if counts[room_of(match[0])] > known.get(room_of(match[0]), 0)]
+    for path, number, word, advice in new:
         sys.stdout.write(f"{path}:{number}: {word!r}: {advice}\n")
-    sys.stdout.write(f"{len(matches)} found\n")
-    return 1 if matches else 0
+    sys.stdout.write(f"{len(matches)} found, {sum(known.values())} known to remain\n")
+    return 1 if new else 0
+
+
+def room_of(path: Path) -> str:
+    """The part of the tree that a path belongs to: `docs`, `src/assay/engines`."""
+    parts = path.absolute().relative_to(ROOT).parts
+    return "/".join(parts[: 3 if parts[0] == "src" else 1])
 
 
 if __name__ == "__main__":
