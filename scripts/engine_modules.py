@@ -22,7 +22,7 @@ ENGINES = {
         "engines.slurm.draft",
         *(f"{NODE}.{name}" for name in ("task", "service", "end", "monitor")),
     ),
-    "kubernetes": ("engines.kubernetes.engine", "engines.kubernetes.draft", f"{POD}.task", f"{POD}.program"),
+    "kubernetes": ("engines.kubernetes.engine", "engines.kubernetes.draft", f"{POD}.task"),
 }
 _CODE = """
 import json, sys

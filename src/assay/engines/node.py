@@ -20,7 +20,8 @@ from assay.engines.base import Progress
 from assay.errors import MeasureError
 from assay.report.live import PlainView
 from assay.run.load.barrier import BarrierOutcome, Meeting, give_up, meet
-from assay.spec.benchmark import Service
+from assay.spec.benchmark import Definition, Service
+from assay.spec.target import Served, ServiceTarget
 
 # Set to `off` by a campaign that was begun without the control workload.
 CONTROL = "ASSAY_CONTROL"
@@ -41,6 +42,20 @@ EVERY_S = 5.0
 def service_patience_s(service: Service) -> float:
     """How long others wait for a service: longer than it can take to get ready or to report that it failed."""
     return _STEPS * service.ready.within + _SLACK_S
+
+
+def warm_facts(name: str, base_url: str, definition: Definition, unless: Callable[[], None]) -> dict[str, str]:
+    """Have a service load its model, where it is the target and its protocol can ask for that; what that told.
+
+    Raises:
+        MeasureError: if it does not answer as its protocol says.
+    """
+    target = definition.target
+    if not isinstance(target, ServiceTarget) or not isinstance(target, Served) or target.service != name:
+        return {}
+    from assay.run.endpoint import warm  # the protocols of served targets
+
+    return warm(target, base_url, definition.services[name].ready.within, unless=unless).facts()
 
 
 class TerminationRequest(BaseException):

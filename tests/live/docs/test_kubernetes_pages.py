@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from assay.engines.kubernetes import failures
+from assay.engines.kubernetes import phases
 from assay.spec.kubernetes import Distributed, Kubernetes, Pod
 from assay.spec.target import Together
 
 ROOT = Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "docs" / "how-to" / "use-kubernetes.md").read_text(encoding="utf-8")
-ENGINE = Path(failures.__file__).parent
+ENGINE = Path(phases.__file__).parent
 # What runs inside of a pod reports through its result.
 SOURCES = [path for path in ENGINE.rglob("*.py") if ENGINE / "pod" not in path.parents]
 _CODE = r'"(kubernetes-[a-z-]+)"'
@@ -27,7 +27,7 @@ def test_every_reason_why_a_job_failed_is_explained_and_exists() -> None:
     named = {code for row in rows for code in re.findall(r"kubernetes-[a-z-]+", row)}
     made = {code for path in SOURCES for code in re.findall(_CODE, path.read_text(encoding="utf-8"))}
     assert made - _ELSEWHERE == named
-    assert f"`{failures.LATE}`" in TEXT
+    assert f"`{phases.LATE}`" in TEXT
 
 
 @pytest.mark.parametrize("key", sorted({*Pod.model_fields, *Kubernetes.model_fields}))

@@ -6,7 +6,7 @@ import pytest
 from tests.live.kubernetes.conftest import QUICK, Followed, Site
 from tests.support.kube.cluster import KubeCluster
 
-from assay.engines.kubernetes import failures as troubles
+from assay.engines.kubernetes import phases
 from assay.errors import MeasureError
 
 pytestmark = pytest.mark.live
@@ -38,7 +38,7 @@ def sites(kube: KubeCluster, folder, *names: str) -> list[Site]:
 
 
 def test_faults_before_a_pod_runs_are_told_apart(kube: KubeCluster, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(troubles, "_CONFIG_PATIENCE_S", 1.0)
+    monkeypatch.setattr(phases, "_CONFIG_PATIENCE_S", 1.0)
     image, room, never, quota, secret = sites(kube, tmp_path, "image", "room", "never", "quota", "secret")
     asked = {
         "image": (image, {"image": "nobody/nothing:1"}),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.engines.kubernetes.inputs import packed
+from assay.engines.kubernetes.draft import packed
 from assay.errors import UsageError
 from assay.plan.plan import make_plan
 from assay.spec.load import load

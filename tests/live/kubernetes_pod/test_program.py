@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from assay.engines.kubernetes.pod.context import PodContext
-from assay.engines.kubernetes.pod.program import beside, to_start
+from assay.engines.kubernetes.pod.task import beside, to_start
 from assay.folders import cache_folder
 from assay.plan.job import Job
 from assay.run.services.containers import find_runtime

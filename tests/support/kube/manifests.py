@@ -17,7 +17,7 @@ from assay.engines.kubernetes.objects.manifests import (
     secret,
 )
 from assay.engines.kubernetes.objects.plan import group
-from assay.engines.kubernetes.objects.ranks import meeting_service
+from assay.engines.kubernetes.objects.pods import meeting_service
 from assay.engines.kubernetes.objects.services import service_objects
 from assay.plan.plan import make_plan
 from assay.spec.kubernetes import Kubernetes

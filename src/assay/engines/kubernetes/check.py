@@ -12,8 +12,8 @@ from typing import Any
 from assay.engines.kubernetes.client.api import NEEDED, WANTED, Api, Document, Version, name_of
 from assay.engines.kubernetes.client.client import connect
 from assay.engines.kubernetes.objects.names import Part, job_name
+from assay.engines.kubernetes.objects.plan import asked_for
 from assay.engines.kubernetes.objects.pods import CONTAINER, QUEUE, container, own_mounts, pod_metadata, pod_spec
-from assay.engines.kubernetes.objects.resources import asked_for
 from assay.engines.kubernetes.observation import Observation, observe
 from assay.engines.kubernetes.phases import failure_of, phase_of, waiting_words
 from assay.engines.kubernetes.pod_logs import lines_of

@@ -28,7 +28,6 @@ from assay.engines.folder import unfollowed
 from assay.engines.kubernetes.client.api import SILENT, Api
 from assay.engines.kubernetes.client.client import connect
 from assay.engines.kubernetes.client.watch import watch_campaign
-from assay.engines.kubernetes.failures import DELETED, lost_node
 from assay.engines.kubernetes.folder import (
     KubernetesCampaign,
     PodFolder,
@@ -38,10 +37,9 @@ from assay.engines.kubernetes.folder import (
     read_document,
     remove_folder,
 )
-from assay.engines.kubernetes.logs import job_logs
 from assay.engines.kubernetes.observation import Observation
 from assay.engines.kubernetes.observer import Observer, environment_of, execution_of, has_ended, pods_by_rank
-from assay.engines.kubernetes.phases import phase_of, waiting_words
+from assay.engines.kubernetes.phases import DELETED, lost_node, phase_of, waiting_words
 from assay.engines.kubernetes.pod_logs import PodDelivery, PodLogs, refused_by_rank
 from assay.engines.kubernetes.submission import Submitter, remove_job, remove_shared, tear_down
 from assay.engines.ledger import StoreLedger
@@ -146,6 +144,8 @@ class KubernetesEngine:
 
     @classmethod
     def logs(cls, home: Store, job: Job, service: str = "", *, follow: bool = False) -> Iterator[LogChunk]:
+        from assay.engines.kubernetes.logs import job_logs
+
         return job_logs(home, job, service, follow=follow)
 
     @property

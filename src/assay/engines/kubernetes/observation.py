@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from assay.engines.kubernetes.client.api import Document, labels_of, metadata, name_of, uid_of
-from assay.engines.kubernetes.objects.resources import PodResources
+from assay.engines.kubernetes.objects.plan import PodResources
 
 _INDEX = "batch.kubernetes.io/job-completion-index"
 _QUEUE = "kueue.x-k8s.io/queue-name"

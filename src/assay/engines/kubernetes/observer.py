@@ -12,14 +12,13 @@ from pydantic import JsonValue
 from assay.engines.base import FailureReason
 from assay.engines.kubernetes.client.api import Api, Document, name_of, uid_of
 from assay.engines.kubernetes.client.watch import CampaignWatch
-from assay.engines.kubernetes.failures import lost_node
 from assay.engines.kubernetes.folder import KubernetesCampaign
 from assay.engines.kubernetes.objects import names
 from assay.engines.kubernetes.objects.names import Part, part_of
 from assay.engines.kubernetes.objects.plan import Group, asked_of
 from assay.engines.kubernetes.objects.pods import CONTAINER, PROGRAM
 from assay.engines.kubernetes.observation import Observation, PodObservation, observe
-from assay.engines.kubernetes.phases import digest_of, facts_of, failure_of, phase_of, service_failure_of
+from assay.engines.kubernetes.phases import digest_of, facts_of, failure_of, lost_node, phase_of, service_failure_of
 from assay.errors import MeasureError
 from assay.plan.job import Job
 

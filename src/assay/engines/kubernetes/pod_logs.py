@@ -25,7 +25,6 @@ from assay.engines.kubernetes.observation import Observation, PodObservation
 from assay.engines.kubernetes.pod.log_transport import Parcel, Receiver
 from assay.errors import AssayError, MeasureError
 from assay.exec.document import RESULT
-from assay.place.fleet.client import FleetClient, read_token
 from assay.plan.job import Job
 from assay.run.services import log_excerpt, tail_of
 from assay.spec.kubernetes import Kubernetes
@@ -245,6 +244,8 @@ class PodDelivery:
         waiting = self.receiver.on_server()
         if not waiting or self.server is None:
             return
+        from assay.place.fleet.client import FleetClient, read_token
+
         client = FleetClient(os.environ.get("ASSAY_SERVER") or self.server, read_token())
         for parcel in waiting:
             path = self.receiver.out / parcel.path

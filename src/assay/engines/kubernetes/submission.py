@@ -16,9 +16,7 @@ from functools import cached_property
 from pydantic import JsonValue
 
 from assay.engines.kubernetes.client.api import FORBIDDEN, SILENT, Api, Document, Kind, metadata, name_of, uid_of
-from assay.engines.kubernetes.failures import lost_node
 from assay.engines.kubernetes.folder import KubernetesCampaign, PodFolder
-from assay.engines.kubernetes.inputs import digests_of, program_files
 from assay.engines.kubernetes.objects import names
 from assay.engines.kubernetes.objects.manifests import (
     JobSubmission,
@@ -31,13 +29,16 @@ from assay.engines.kubernetes.objects.manifests import (
 )
 from assay.engines.kubernetes.objects.names import of_campaign, part_of, secrets_name, value
 from assay.engines.kubernetes.objects.plan import Group
-from assay.engines.kubernetes.objects.ranks import meeting_service
+from assay.engines.kubernetes.objects.pods import meeting_service
 from assay.engines.kubernetes.objects.services import service_objects
 from assay.engines.kubernetes.observation import moment, observe
+from assay.engines.kubernetes.phases import lost_node
 from assay.errors import MeasureError
 from assay.plan.job import Job
+from assay.run.services.containers.sidecar import WAITING
 from assay.spec.kubernetes import Kubernetes, Pod
 from assay.spec.references import REFERENCE, resolve_secrets
+from assay.spec.target import CommandTarget
 
 _FILES, _SERVICES = "files", "services"
 # Makers before what they make, so that nothing is made again.
@@ -179,6 +180,17 @@ class Submitter:
 
     def _note(self, line: dict[str, JsonValue]) -> None:
         self.folder.note({**line, "at": time.time()})
+
+
+def digests_of(job: Job) -> tuple[str, ...]:
+    """The files that a job needs, each once."""
+    return tuple(dict.fromkeys(file.sha256 for several in job.files.values() for file in several))
+
+
+def program_files(job: Job) -> dict[str, str]:
+    """Further files for the pod of a job, by name: the lines that wait in the program's own image for its runs."""
+    target = job.definition.target
+    return {"program.sh": WAITING} if isinstance(target, CommandTarget) and target.is_boxed else {}
 
 
 def secrets_of(section: Kubernetes) -> tuple[str, ...]:

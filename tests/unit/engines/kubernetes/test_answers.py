@@ -4,9 +4,18 @@ import json
 
 import pytest
 
-from assay.engines.kubernetes.client import answers
-from assay.engines.kubernetes.client.answers import Answer
-from assay.engines.kubernetes.client.api import Expired, Right, Version, read_version
+from assay.engines.kubernetes.client.api import (
+    Answer,
+    Expired,
+    Right,
+    Version,
+    change_in,
+    document_of,
+    is_not_begun,
+    read_version,
+    refuse_failed,
+    retry_after,
+)
 from assay.errors import MeasureError
 
 
@@ -32,7 +41,7 @@ def status(code, message, reason=""):
 )
 def test_a_refusal_has_a_code_and_the_servers_own_words(code, message, expected):
     with pytest.raises(MeasureError) as caught:
-        answers.document(status(code, message), "https://k8s", "Job x")
+        document_of(status(code, message), "https://k8s", "Job x")
     assert caught.value.problem.code == expected
     assert message in caught.value.problem.message
     assert caught.value.problem.at == "https://k8s"
@@ -41,18 +50,18 @@ def test_a_refusal_has_a_code_and_the_servers_own_words(code, message, expected)
 
 def test_an_answer_that_is_no_document_is_told():
     with pytest.raises(MeasureError, match="no document"):
-        answers.document(Answer(200, b"<html>"), "a", "b")
+        document_of(Answer(200, b"<html>"), "a", "b")
     with pytest.raises(MeasureError, match="bad gateway"):
-        answers.document(Answer(502, b"bad gateway"), "a", "b")
-    assert answers.document(Answer(200, b'{"a": 1}'), "a", "b") == {"a": 1}
+        document_of(Answer(502, b"bad gateway"), "a", "b")
+    assert document_of(Answer(200, b'{"a": 1}'), "a", "b") == {"a": 1}
 
 
 def test_a_line_of_a_watch_is_a_change_or_the_end():
     line = json.dumps({"type": "ADDED", "object": {"metadata": {"name": "x", "resourceVersion": "7"}}}).encode()
-    assert (answers.change(line, "a").what, answers.change(line, "a").version) == ("ADDED", "7")
+    assert (change_in(line, "a").what, change_in(line, "a").version) == ("ADDED", "7")
     gone = json.dumps({"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message": "too old"}}).encode()
     with pytest.raises(Expired, match="too old"):
-        answers.change(gone, "a")
+        change_in(gone, "a")
     for odd in (
         b"{}",
         b"nonsense",
@@ -60,30 +69,30 @@ def test_a_line_of_a_watch_is_a_change_or_the_end():
         b'{"type": "ADDED", "object": 1}',
     ):
         with pytest.raises(MeasureError) as caught:
-            answers.change(odd, "a")
+            change_in(odd, "a")
         assert caught.value.problem.code == "kubernetes-silent"
 
 
 def test_a_log_that_has_not_begun_is_no_failure():
     message = 'container "job" in pod "x" is waiting to start: ContainerCreating'
-    assert answers.is_not_begun(400, status(400, message).content)
-    assert not answers.is_not_begun(404, status(404, message).content)
-    assert not answers.is_not_begun(400, status(400, "container x is not valid for pod y").content)
+    assert is_not_begun(400, status(400, message).content)
+    assert not is_not_begun(404, status(404, message).content)
+    assert not is_not_begun(400, status(400, "container x is not valid for pod y").content)
 
 
 @pytest.mark.parametrize(("given", "waits"), [({"Retry-After": "3"}, 3.0), ({"Retry-After": "soon"}, 0.5), ({}, 0.5)])
 def test_the_server_says_when_to_ask_again(given, waits):
-    assert answers.retry_after(given, 0.5) == waits
+    assert retry_after(given, 0.5) == waits
 
 
 def test_a_command_that_failed_is_told_with_its_last_words():
-    answers.refuse_failed("tar", "p", b'{"status": "Success"}', b"warning", "a")
+    refuse_failed("tar", "p", b'{"status": "Success"}', b"warning", "a")
     failed = json.dumps({"status": "Failure", "message": "command terminated with exit code 2"}).encode()
     with pytest.raises(MeasureError, match="exit code 2; it wrote: no such file") as caught:
-        answers.refuse_failed("tar", "p", failed, b"no such file\n", "a")
+        refuse_failed("tar", "p", failed, b"no such file\n", "a")
     assert caught.value.problem.code == "kubernetes-exec"
     with pytest.raises(MeasureError, match="the connection was cut") as caught:
-        answers.refuse_failed("tar", "p", b"", b"", "a")
+        refuse_failed("tar", "p", b"", b"", "a")
     assert caught.value.problem.code == "kubernetes-silent"
 
 

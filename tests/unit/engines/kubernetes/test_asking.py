@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.engines.kubernetes.objects.resources import PodResources, asked_for, cpu_words
+from assay.engines.kubernetes.objects.plan import PodResources, asked_for, cpu_words
 from assay.errors import UsageError
 from assay.spec.benchmark import Needs
 from assay.spec.kubernetes import Pod

@@ -24,8 +24,7 @@ from assay.engines.kubernetes.objects.manifests import (
     secret,
 )
 from assay.engines.kubernetes.objects.plan import group
-from assay.engines.kubernetes.objects.pods import Setting, literal, with_secrets
-from assay.engines.kubernetes.objects.ranks import meeting_service
+from assay.engines.kubernetes.objects.pods import Setting, literal, meeting_service, with_secrets
 from assay.errors import UsageError
 from assay.plan.job import Job
 from assay.plan.plan import make_plan

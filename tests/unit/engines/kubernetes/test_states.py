@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.engines.kubernetes.objects.resources import PodResources
+from assay.engines.kubernetes.objects.plan import PodResources
 from assay.engines.kubernetes.observation import moment, observe, read_event, read_job, read_pod
 from assay.engines.kubernetes.phases import (
     digest_of,

@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from assay.engines.kubernetes.client import answers
 from assay.engines.kubernetes.client.api import (
     CONFIG,
     FORBIDDEN,
@@ -26,14 +26,24 @@ from assay.engines.kubernetes.client.api import (
     REFUSED,
     SILENT,
     TOKEN,
+    Answer,
     Change,
     Document,
     Kind,
     ObjectList,
     Right,
     Version,
+    change_in,
+    content_of,
+    document_of,
+    is_not_begun,
     name_of,
+    no_answer,
+    not_ready_yet,
     read_version,
+    reason_of,
+    refuse_failed,
+    retry_after,
 )
 from assay.engines.kubernetes.objects.names import refuse_foreign
 from assay.errors import MeasureError, UsageError
@@ -155,18 +165,18 @@ class Client:
         """Make an object, or find the one that was made before."""
         kind: Any = document["kind"]
         answer = self._asked("POST", self._path(kind), body=document)
-        if answer.status == answers.CONFLICT and "AlreadyExists" in answers.reason(answer.content):
+        if answer.status == HTTPStatus.CONFLICT and "AlreadyExists" in reason_of(answer.content):
             if kind == "Secret":  # whoever may make Secrets need not be allowed to read them; its name says whose it is
                 return document
             existing = self.get(kind, name_of(document))
             if existing is not None:
                 refuse_foreign(existing, document)
                 return existing
-        return answers.document(answer, self.address, f"{kind} {name_of(document)}")
+        return document_of(answer, self.address, f"{kind} {name_of(document)}")
 
     def get(self, kind: Kind, name: str) -> Document | None:
         answer = self._asked("GET", self._path(kind, name))
-        return None if answer.status == answers.MISSING else answers.document(answer, self.address, f"{kind} {name}")
+        return None if answer.status == HTTPStatus.NOT_FOUND else document_of(answer, self.address, f"{kind} {name}")
 
     def list(self, kind: Kind, selector: str = "", *, fields: str = "") -> ObjectList:
         """All objects of a kind whose labels (and fields) match."""
@@ -175,10 +185,10 @@ class Client:
         while True:
             query = {"labelSelector": selector, "fieldSelector": fields, "limit": str(_PAGE), "continue": going}
             answer = self._asked("GET", self._path(kind), query)
-            if answer.status == answers.GONE and going:  # the first pages are too old: all of it anew, at once
+            if answer.status == HTTPStatus.GONE and going:  # the first pages are too old: all of it anew, at once
                 answer = self._asked("GET", self._path(kind), {"labelSelector": selector, "fieldSelector": fields})
                 items = []
-            page = answers.document(answer, self.address, f"{kind} list")
+            page = document_of(answer, self.address, f"{kind} list")
             # The items of a list do not say what they are.
             version = _PATHS[kind][0].partition("/")[2].partition("/")[2]
             items += [{"kind": kind, "apiVersion": version, **entry} for entry in page.get("items") or ()]
@@ -201,12 +211,12 @@ class Client:
         }
         with closing(self._lines(self._path(kind), query, within_s + self.patience_s)) as lines:
             for line in lines:
-                yield answers.change(line, self.address)
+                yield change_in(line, self.address)
 
     def patch(self, kind: Kind, name: str, change: Document) -> Document | None:
         """Merge a part into an object."""
         answer = self._asked("PATCH", self._path(kind, name), body=change, content="application/merge-patch+json")
-        return None if answer.status == answers.MISSING else answers.document(answer, self.address, f"{kind} {name}")
+        return None if answer.status == HTTPStatus.NOT_FOUND else document_of(answer, self.address, f"{kind} {name}")
 
     def delete(self, kind: Kind, name: str, *, uid: str = "", grace_s: float | None = None) -> bool:
         """Have an object removed, together with everything that it owns; return whether it was there."""
@@ -214,9 +224,9 @@ class Client:
         options |= {"preconditions": {"uid": uid}} if uid else {}
         options |= {"gracePeriodSeconds": max(0, round(grace_s))} if grace_s is not None else {}
         answer = self._asked("DELETE", self._path(kind, name), body=options)
-        if answer.status == answers.MISSING or (uid and answer.status == answers.CONFLICT):
+        if answer.status == HTTPStatus.NOT_FOUND or (uid and answer.status == HTTPStatus.CONFLICT):
             return False
-        answers.document(answer, self.address, f"{kind} {name}")
+        document_of(answer, self.address, f"{kind} {name}")
         return True
 
     def logs(
@@ -261,7 +271,7 @@ class Client:
                 yield bytes(piece)
             errors += bytes(socket.read_channel(_STDERR))
             status += bytes(socket.read_channel(_STATUS))
-        answers.refuse_failed(words[0], pod, status, errors, self.address)
+        refuse_failed(words[0], pod, status, errors, self.address)
 
     def may(self, rights: Sequence[Right]) -> Mapping[Right, bool]:
         """Which of these things this account may do in the namespace."""
@@ -308,7 +318,7 @@ class Client:
         return {"Accept": "application/json", "User-Agent": "assay", "Content-Type": content, **entry}
 
     def _ask(self, method: str, path: str, *, body: Document | None = None) -> Mapping[str, Any]:
-        return answers.document(self._asked(method, path, body=body), self.address, path)
+        return document_of(self._asked(method, path, body=body), self.address, path)
 
     def _asked(
         self,
@@ -318,19 +328,19 @@ class Client:
         *,
         body: Document | None = None,
         content: str = "application/json",
-    ) -> answers.Answer:
+    ) -> Answer:
         """One question and its answer, asked again while the server says that it has done nothing."""
         tries = 0
         while True:
             tries += 1
             response = self._send(method, self._url(path, query or {}), body, content, self.patience_s)
-            answer = answers.Answer(response.status, answers.content_of(response, self.address))
+            answer = Answer(response.status, content_of(response, self.address))
             self._refuse_learning(answer)
             passing = answer.status in _BUSY or (answer.status in _UNKNOWN and self._entered)
             if not passing or tries >= (_TRIES if answer.status in _BUSY else _FEW_TRIES):
-                self._entered = self._entered or answer.status < answers.BAD
+                self._entered = self._entered or answer.status < HTTPStatus.BAD_REQUEST
                 return answer
-            self.sleep(min(_LONGEST_S, answers.retry_after(response.headers, 0.25 * 2**tries)))
+            self.sleep(min(_LONGEST_S, retry_after(response.headers, 0.25 * 2**tries)))
 
     def _send(
         self, method: str, url: str, body: Document | None, content: str, read_s: float
@@ -356,18 +366,18 @@ class Client:
 
     def _silence(self, problem: Exception) -> MeasureError:
         self._silent_s = time.monotonic()
-        return answers.silent(problem, self.address)
+        return no_answer(problem, self.address)
 
-    def _refuse_learning(self, answer: answers.Answer) -> None:
+    def _refuse_learning(self, answer: Answer) -> None:
         """Count a refusal as silence where the server has only just come back.
 
         Raises:
             MeasureError: if it is one.
         """
-        if answer.status >= answers.BROKEN:
+        if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             self._silent_s = time.monotonic()
         if self._entered and answer.status in _UNKNOWN and time.monotonic() - self._silent_s < _LEARNING_S:
-            raise answers.learning(answer, self.address)
+            raise not_ready_yet(answer, self.address)
 
     def _pieces(self, path: str, query: Mapping[str, str], read_s: float, *, ends: bool) -> Pieces:
         """What comes, as it comes; `ends` where silence is the end, and no failure."""
@@ -375,11 +385,11 @@ class Client:
 
         response = self._send("GET", self._url(path, query), None, "application/json", read_s)
         try:
-            if response.status >= answers.BAD:
-                answer = answers.Answer(response.status, answers.content_of(response, self.address))
+            if response.status >= HTTPStatus.BAD_REQUEST:
+                answer = Answer(response.status, content_of(response, self.address))
                 self._refuse_learning(answer)
-                if not answers.is_not_begun(answer.status, answer.content):
-                    answers.document(answer, self.address, path)
+                if not is_not_begun(answer.status, answer.content):
+                    document_of(answer, self.address, path)
                 return
             self._entered = True
             yield from response.stream(None, decode_content=True)

@@ -20,22 +20,26 @@ from assay.engines.kubernetes.objects.pods import (
     CONTAINER,
     DOCUMENT,
     FILES,
+    INDEXED_SINCE,
     PROGRAM,
     QUEUE,
     WORK,
+    Member,
     Mounted,
     Object,
     Setting,
     container,
     field_variable,
+    members_of,
     own_mounts,
     plain_variables,
     pod_metadata,
     pod_spec,
+    rank_variables,
+    ranks_document,
     secret_variables,
     whole_seconds,
 )
-from assay.engines.kubernetes.objects.ranks import INDEXED_SINCE, Member, members_of, rank_variables, ranks_document
 from assay.errors import UsageError
 from assay.plan.job import Job
 from assay.spec.target import CommandTarget

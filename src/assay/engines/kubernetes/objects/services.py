@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from assay.engines.kubernetes.objects import names
 from assay.engines.kubernetes.objects.names import Part
-from assay.engines.kubernetes.objects.plan import Group, GroupService, job_pod
+from assay.engines.kubernetes.objects.plan import Group, GroupService, PodResources, job_pod
 from assay.engines.kubernetes.objects.pods import (
     QUEUE,
     SERVICE,
@@ -24,7 +24,6 @@ from assay.engines.kubernetes.objects.pods import (
     whole_seconds,
     with_secrets,
 )
-from assay.engines.kubernetes.objects.resources import PodResources
 from assay.errors import UsageError
 from assay.spec.benchmark import Ready, Service
 from assay.spec.kubernetes import OWN_FOLDER

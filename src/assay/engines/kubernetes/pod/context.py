@@ -12,15 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from assay.documents import from_json
-from assay.engines.node import service_patience_s
+from assay.engines.node import service_patience_s, warm_facts
 from assay.errors import MeasureError, UsageError
 from assay.plan.job import Job, JobFile
-from assay.run.endpoint import warm
 from assay.run.services import RunningService
-from assay.run.services.launch import Question, steps
-from assay.spec.benchmark import Definition, Service
+from assay.spec.benchmark import Service
 from assay.spec.references import Ports
-from assay.spec.target import Served, ServiceTarget
 
 # Where Kubernetes reads a pod's last words; set to another place where there is no such file.
 ENDED, ENDED_FILE = "ASSAY_POD_ENDED", "/dev/termination-log"
@@ -171,18 +168,22 @@ def await_services(inside: PodContext, *, tell: Tell, unless: Callable[[], None]
     Raises:
         MeasureError: if one does not answer in time.
     """
-    definition = inside.job.definition
     begun_s = time.monotonic()
     running = {}
     for name, address in inside.services.items():
         running[name] = _awaited(name, address, inside, begun_s, tell, unless)
         tell(f"the service {name} answers at {running[name].base_url}")
-    return {name: _warmed(service, definition, unless) for name, service in running.items()}
+    for name, service in running.items():
+        facts = warm_facts(name, service.base_url, inside.job.definition, unless)
+        running[name] = replace(service, facts={**service.facts, **facts})
+    return running
 
 
 def _awaited(
     name: str, address: Address, inside: PodContext, begun_s: float, tell: Tell, unless: Callable[[], None]
 ) -> RunningService:
+    from assay.run.services.launch import Question, steps
+
     section = inside.job.definition.services[name]
     ready = section.ready
     # A command that tells whether it is ready can only be run beside it, which Kubernetes does.
@@ -240,14 +241,3 @@ def _running(name: str, address: Address, section: Service, started_ns: int, wor
         stderr=err,
         facts={key: text for key, text in facts.items() if text},
     )
-
-
-def _warmed(running: RunningService, definition: Definition, unless: Callable[[], None]) -> RunningService:
-    """The service with its model loaded, where it is the target and its protocol can be asked for that."""
-    target = definition.target
-    own = isinstance(target, ServiceTarget) and target.service == running.name
-    if not own or not isinstance(target, Served):
-        return running
-    within_s = definition.services[running.name].ready.within
-    warmed = warm(target, running.base_url, within_s, unless=unless)
-    return replace(running, facts={**running.facts, **warmed.facts()})

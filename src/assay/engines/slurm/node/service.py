@@ -10,11 +10,10 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from assay.engines.node import TerminationRequest, TerminationWatch
+from assay.engines.node import TerminationRequest, TerminationWatch, warm_facts
 from assay.engines.slurm.folder import SharedFolder
 from assay.engines.slurm.node.context import CODE, NodeCampaign, SubmissionWatch, job_at, read_known
 from assay.engines.slurm.node.monitor import watched
@@ -22,7 +21,7 @@ from assay.engines.slurm.node.publication import await_services, publish, publis
 from assay.errors import AssayError, MeasureError, Problem
 from assay.folders import cache_folder
 from assay.plan.job import Job
-from assay.run.endpoint import metrics_url, warm
+from assay.run.endpoint import metrics_url
 from assay.run.fetch import fetched_service
 from assay.run.scratch import scratch_folder
 from assay.run.services import RunningService, exit_of, held, refuse_ended, service_spec
@@ -117,17 +116,12 @@ class _Holding:
         return await_services(self.folder, self.group, services, tell=_say, unless=self.watchman.look)
 
     def _publish(self, running: RunningService) -> None:
-        target = self.job.definition.target
-        own = isinstance(target, ServiceTarget) and target.service == self.name
-        facts: Mapping[str, str] = running.facts
-        if own and isinstance(target, Served):
-            warmed = warm(target, running.base_url, self.section.ready.within, unless=self.watchman.look)
-            facts = {**facts, **warmed.facts()}
+        facts = warm_facts(self.name, running.base_url, self.job.definition, self.watchman.look)
         refuse_ended([running])
         publish(
             self.folder,
             self.group,
-            replace(running, facts=facts),
+            replace(running, facts={**running.facts, **facts}),
             node=node_name(),
             slurm_job=os.environ.get("SLURM_JOB_ID", ""),
             metrics=metrics_url(self._paths().get(self.name), running.base_url),
