@@ -343,7 +343,7 @@ def _lines(event: Mapping[str, Any]) -> tuple[str, ...]:
         case "note" | "error":
             return (str(event.get("text", "")),)
         case "run_done":
-            return (f"run {_int(event, 'run')}: {event.get('sentence', '')}",)
+            return (f"run {_int(event, 'run') + 1}: {event.get('sentence', '')}",)
     return ()
 
 

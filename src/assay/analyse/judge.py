@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from assay.analyse.checks import checks_of, gates_of, verdict_of
 from assay.analyse.records import MetricStatistics, MultiRunJobResult
 from assay.analyse.summary import measured_values, summarise
-from assay.analyse.text import count
+from assay.analyse.text import count, run_name
 from assay.metrics import Metric, base_name, describe
 from assay.plan.job import Job
 from assay.run.records import Failure, RunOutcome, SingleRunResult
@@ -98,7 +98,7 @@ def _device_failure(runs: Sequence[SingleRunResult]) -> Failure | None:
     for run in runs:
         if run.error is None and run.device is not None and not run.device.honoured:
             wanted, used = run.device.requested, run.device.used
-            message = f"{wanted} was asked for and run {run.run_id} used {used} ({run.device.evidence})"
+            message = f"{wanted} was asked for and {run_name(run.run_id)} used {used} ({run.device.evidence})"
             return Failure("device", message, phase="measure", try_=f"set target.device to {used}, or install {wanted}")
     return None
 
@@ -113,5 +113,5 @@ def _failure(runs: Sequence[SingleRunResult]) -> Failure | None:
     if len(runs) == 1:
         return first.error
     return replace(
-        first.error, message=f"all {count(len(runs), 'run')} failed; run {first.run_id}: {first.error.message}"
+        first.error, message=f"all {count(len(runs), 'run')} failed; {run_name(first.run_id)}: {first.error.message}"
     )

@@ -20,6 +20,16 @@ def count(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
+def run_name(run_id: int) -> str:
+    """A run as people number it, from 1: `run 3`."""
+    return f"run {run_id + 1}"
+
+
+def run_names(run_ids: Sequence[int]) -> str:
+    """Some runs as people number them: `run 3`, `runs 1, 2 and 4 more`."""
+    return f"run{'' if len(run_ids) == 1 else 's'} {listed([str(run_id + 1) for run_id in run_ids])}"
+
+
 def number(value: float) -> str:
     """A value with four significant digits: `0.01234`, `12.34`, `123,457`."""
     if not math.isfinite(value):

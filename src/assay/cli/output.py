@@ -75,7 +75,12 @@ def in_words(labels: Mapping[str, Any]) -> str:
     return " ".join(f"{name}={value}" for name, value in labels.items())
 
 
-def rendered(record: CampaignRecord, form: Format) -> str:
+def rendered(record: CampaignRecord, form: Format, *, why: bool = False) -> str:
+    """Write a campaign in a format.
+
+    Args:
+        why: as text also every job in detail, with all reasons for doubt.
+    """
     if form is Format.json:
         from assay.report.export import result_json
 
@@ -88,9 +93,10 @@ def rendered(record: CampaignRecord, form: Format) -> str:
         from assay.report.markdown import render_markdown
 
         return render_markdown(record)
-    from assay.report.terminal import render_table
+    from assay.report.terminal import render_answer, render_table
 
-    return render_table(record, width=terminal_width(), colour=use_colour())
+    renders = (render_answer, render_table) if why else (render_answer,)
+    return "\n\n".join(render(record, width=terminal_width(), colour=use_colour()) for render in renders)
 
 
 def exit_code(record: CampaignRecord, fail_on: FailOn) -> int:

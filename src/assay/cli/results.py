@@ -75,6 +75,7 @@ def show(
     campaign: Reference = "latest",
     form: FormatOption = Format.text,
     job: Annotated[int | None, typer.Option("--job", "-j", help="One job, by its number, in full.")] = None,
+    why: Annotated[bool, typer.Option("--why", help="Also every job in detail, with all reasons for doubt.")] = False,
     *,
     options: SourceOptions,
 ) -> None:
@@ -85,7 +86,7 @@ def show(
         record = source.record(source.find(campaign))
         scores = source.scores(record.jobs) if form is Format.text else {}
     if job is None:
-        say(rendered(record, form))
+        say(rendered(record, form, why=why))
         if scores:
             scored = [result for result in record.jobs if result.job in scores]
             say(f"\n{render_scores(scored, scores, terminal_width())}")

@@ -24,7 +24,7 @@ from assay.cli.options import (
 from assay.cli.output import exit_code, rendered, say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from assay.engines.base import PlacementOptions
     from assay.report.live import View
@@ -210,12 +210,20 @@ def end(result: CampaignResult, form: Format, fail_on: FailOn, out: Path | None 
     say(rendered(result.record, form))
     written = write_reports(result, out) if out else []
     if form is Format.text:
-        for path in written:
-            say(f"{path.suffix[1:]:<6}  {path}")
-        kind = "server" if "://" in result.address else "store"
-        say(f"{kind:<6}  {result.address}")
-        say(f"result  {result.record.campaign}")
+        say("\n".join(["", *_where(result, written)]))
     raise typer.Exit(exit_code(judged, fail_on))
+
+
+def _where(result: CampaignResult, written: Sequence[Path]) -> Iterator[str]:
+    """Where the results are, and what to do next."""
+    for path in written:
+        yield f"{path.suffix[1:]:<6}  {path}"
+    campaign, server = result.record.campaign, "://" in result.address
+    yield f"{'server' if server else 'store':<6}  {result.address}"
+    look = f"open {result.address}/campaigns/{campaign}" if server else "assay serve"
+    steps = [f"assay report {campaign}"] if not written else []
+    yield f"next    {' · '.join([*steps, look, 'assay compare latest~1 latest'])}"
+    yield f"result  {campaign}"
 
 
 def write_reports(result: CampaignResult, folder: Path) -> list[Path]:

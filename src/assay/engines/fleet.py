@@ -387,4 +387,4 @@ def service_logs(client: FleetClient, job: str, service: str) -> Iterator[LogChu
             digest = run.files.get(name)
             content = client.content(f"/artefacts/{digest}", missing_ok=True) if digest else None
             if content is not None:
-                yield LogChunk(f"run {run.run_id} {name}", content.decode(errors="replace"))
+                yield LogChunk(f"run {run.run_id + 1} {name}", content.decode(errors="replace"))

@@ -103,7 +103,7 @@ def _of_runs(store: Store, job: Job, service: str) -> Iterator[LogChunk]:
         for name in names:
             path = store.file_of(job.id, run.run_id, name)
             if path is not None:
-                yield LogChunk(f"run {run.run_id} {name}", path.read_text(encoding="utf-8", errors="replace"))
+                yield LogChunk(f"run {run.run_id + 1} {name}", path.read_text(encoding="utf-8", errors="replace"))
 
 
 def _of_attempts(store: Store, job: Job) -> Iterator[LogChunk]:
@@ -119,7 +119,7 @@ def _of_attempts(store: Store, job: Job) -> Iterator[LogChunk]:
         return
     for run in store.runs(job.id):
         if run.error is not None and run.error.log_tail:
-            yield LogChunk(f"run {run.run_id}, its last lines", "\n".join(run.error.log_tail))
+            yield LogChunk(f"run {run.run_id + 1}, its last lines", "\n".join(run.error.log_tail))
             return
 
 

@@ -28,7 +28,7 @@ from assay.analyse.records import CampaignRecord
 from assay.analyse.text import count
 from assay.metrics import Better
 from assay.report.numbers import NOTHING, decimals_for, name_with_unit, show, show_spread
-from assay.report.sheet import GridColumn, lay_out, pad
+from assay.report.sheet import GridColumn, Sheet, lay_out, pad
 from assay.report.wording import as_number, axis_point, job_labels, machine, machine_name, one_line
 from assay.units import SECONDS, show_seconds
 
@@ -384,9 +384,15 @@ def _doubt(group: DoubtGroup, campaign: str) -> DoubtLine:
         group.severity,
         title_of_doubt(group),
         group.jobs,
-        one_line(group.worst),
+        _brief(one_line(group.worst)),
         remedy.replace("ID", campaign),
     )
+
+
+def _brief(finding: str) -> str:
+    """What was found and its limit, without the advice for which the remedy stands and without further findings."""
+    found = "; ".join(finding.split("; ")[:2])
+    return found.partition(", so ")[0]
 
 
 def _failure(group: FailureGroup) -> FailureLine:
@@ -406,23 +412,32 @@ def answer_lines(written: WrittenAnswer, width: int) -> list[str]:
 
 
 def table_lines(written: WrittenAnswer, width: int) -> list[str]:
-    """One line per job, the best first: the first metric with its interval, the others beside it, the verdict."""
-    if not written.columns:
+    """The table of all jobs; what a narrow terminal has no room for is left out."""
+    sheet = answer_sheet(written)
+    if sheet is None:
         return []
-    first, *rest = written.columns
-    others = list(enumerate(rest))
     longest = max(cell_len(line.label) for line in written.lines)
+    job, first, interval, spread, *others, verdict, reason = sheet.head
     columns = [
-        GridColumn("job", flexible=True, shortest=min(longest, _LABEL)),
-        GridColumn(_head(first), right=True),
-        GridColumn("interval", right=True, expendable=3),
-        GridColumn("±", right=True, expendable=1),
+        GridColumn(job, flexible=True, shortest=min(longest, _LABEL)),
+        GridColumn(first, right=True),
+        GridColumn(interval, right=True, expendable=3),
+        GridColumn(spread, right=True, expendable=1),
         # The first of them stands beside the metric that the table is sorted by, and stays longest.
-        *(GridColumn(_head(column), right=True, expendable=place + 5 if place else 2) for place, column in others),
-        GridColumn("verdict"),
-        GridColumn("reason", expendable=4),
+        *(GridColumn(name, right=True, expendable=place + 5 if place else 2) for place, name in enumerate(others)),
+        GridColumn(verdict),
+        GridColumn(reason, expendable=4),
     ]
-    rows = [
+    return lay_out(columns, sheet.rows, width)
+
+
+def answer_sheet(written: WrittenAnswer) -> Sheet | None:
+    """One row per job, the best first: the first metric with its interval, the others beside it, the verdict."""
+    if not written.columns:
+        return None
+    first, *others = map(_head, written.columns)
+    head = ("job", first, "interval", "±", *others, "verdict", "reason")
+    rows = tuple(
         (
             line.label,
             line.cells[0].value,
@@ -433,8 +448,9 @@ def table_lines(written: WrittenAnswer, width: int) -> list[str]:
             line.reason,
         )
         for line in written.lines
-    ]
-    return lay_out(columns, rows, width)
+    )
+    verdict = len(head) - 2
+    return Sheet("All jobs, the best first", head, rows, words=frozenset({0, verdict, verdict + 1}), verdict=verdict)
 
 
 def _head(column: AnswerColumn) -> str:
@@ -474,7 +490,8 @@ def wrap(text: str, width: int, indent: str, head: str = "") -> list[str]:
     """
     lines, line = [], head
     empty = True  # whether the line has no word of the text yet
-    for word in text.split():
+    # A number and its sign of percent stay together.
+    for word in (part.replace("\0", " ") for part in text.replace(" %", "\0%").split()):
         space = "" if empty else " "
         if not empty and cell_len(line) + len(space) + cell_len(word) > width:
             lines.append(line)

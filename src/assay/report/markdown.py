@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
+from assay.analyse.text import count
+from assay.report.answer import answer_sheet, write_answer
 from assay.report.sections import ReportSection, campaign_facts, environments, job_sections
 from assay.report.served import load_sheet
 from assay.report.sheet import Sheet
@@ -30,10 +32,12 @@ _SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_[]|~#"} | {"<": "&
 
 
 def render_markdown(record: CampaignRecord) -> str:
-    """Write a campaign as a Markdown report: table, reasons to doubt, what is known of each job, environment."""
+    """Write a campaign as a Markdown report: answer, reasons for doubt, what is known of each job, environment."""
     labels = job_labels(record)
     blocks = (
         *_brief(record),
+        _section("Every headline metric", sheet_markdown(summary_sheet(record.jobs, labels))),
+        _section("Every reason for doubt", [line for job in record.jobs for line in _doubts(job, labels[job.job])]),
         *(_titled(sheet(record, labels)) for sheet in (load_sheet, efficiency_sheet)),
         _section("Facts", [f"- {escape(name)}: {escape(value)}" for name, value in campaign_facts(record)]),
         _section("What the verdicts mean", _meanings(record)),
@@ -44,18 +48,28 @@ def render_markdown(record: CampaignRecord) -> str:
 
 
 def brief_markdown(record: CampaignRecord) -> str:
-    """The short form, to paste into a chat or a pull request: title, table and reasons to doubt."""
+    """The short form, to paste into a chat or a pull request: the answer, a table and the reasons for doubt."""
     return _joined(_brief(record))
 
 
 def _brief(record: CampaignRecord) -> list[list[str]]:
-    labels = job_labels(record)
+    written = write_answer(record)
+    table = answer_sheet(written)
+    doubts = [
+        f"- **{escape(doubt.title)}** ({count(len(doubt.jobs), 'job')}): {escape(doubt.worst)}{_remedy(doubt.remedy)}"
+        for doubt in written.doubts
+    ]
     return [
         [f"# {escape(record.benchmark)}"],
         _head(record),
-        sheet_markdown(summary_sheet(record.jobs, labels)),
-        _section("Reasons to doubt", [line for job in record.jobs for line in _doubts(job, labels[job.job])]),
+        [escape(sentence) for sentence in written.sentences],
+        sheet_markdown(table) if table else [],
+        _section("Reasons for doubt", doubts),
     ]
+
+
+def _remedy(text: str) -> str:
+    return f" → {escape(text)}" if text else ""
 
 
 def _joined(blocks: Iterable[Sequence[str]]) -> str:

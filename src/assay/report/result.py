@@ -80,9 +80,9 @@ class CampaignResult:
         return render_html(self.record, self.samples, self.file)
 
     def __str__(self) -> str:
-        from assay.report.terminal import render_table
+        from assay.report.terminal import render_answer
 
-        return render_table(self.record)
+        return render_answer(self.record)
 
     def _repr_html_(self) -> str:
         from assay.report.html import fragment_html

@@ -223,7 +223,7 @@ def _run_row(run: SingleRunResult, job: MultiRunJobResult, names: Sequence[str])
     )
     samples = max(run.sample_counts.values(), default=0)
     return (
-        str(run.run_id),
+        str(run.run_id + 1),
         "cold" if run.is_cold_start else "fresh",
         show_seconds(run.duration_seconds),
         *phases,
@@ -239,4 +239,4 @@ def _failed_runs(job: MultiRunJobResult) -> list[str]:
     """Why runs of a measured job failed; a failed job has its reason at its top."""
     if job.state != "done":
         return []
-    return [f"Run {run.run_id}: {failure_sentence(run.error)}" for run in job.runs if run.error]
+    return [f"Run {run.run_id + 1}: {failure_sentence(run.error)}" for run in job.runs if run.error]

@@ -10,6 +10,7 @@ from pydantic import JsonValue
 
 from assay.analyse.headline import QUALITY
 from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
+from assay.analyse.text import run_name
 from assay.report.numbers import NOTHING, decimals_of, show, show_percent
 from assay.report.sheet import Sheet
 from assay.report.wording import as_number, one_line, section, verdict_word
@@ -263,7 +264,8 @@ def searches_of(job: MultiRunJobResult) -> list[tuple[int, Mapping[str, JsonValu
 def search_sentences(job: MultiRunJobResult) -> list[str]:
     """What each search found, as one line."""
     return [
-        one_line(f"run {run}: {search.get('reason', 'no reason was recorded')}") for run, search in searches_of(job)
+        one_line(f"{run_name(run)}: {search.get('reason', 'no reason was recorded')}")
+        for run, search in searches_of(job)
     ]
 
 

@@ -156,7 +156,7 @@ def without_empty(sheet: Sheet, nothing: Sequence[str] = ("", "-")) -> Sheet:
 
 
 def paint(text: str) -> str:
-    """Colour the verdict words at the ends and starts of lines; the words stay, colour only repeats them."""
+    """Colour the verdict words that stand in columns of their own; the words stay, colour only repeats them."""
     return "\n".join(_paint_line(line) for line in text.split("\n"))
 
 
@@ -170,4 +170,7 @@ def _paint_line(line: str) -> str:
             return style.render(word, color_system=ColorSystem.STANDARD) + line.removeprefix(word)
         if line.endswith(f"  {word}"):
             return line.removesuffix(word) + style.render(word, color_system=ColorSystem.STANDARD)
+        if f"  {word}  " in line:  # a reason follows
+            before, _, after = line.rpartition(f"  {word}  ")
+            return f"{before}  {style.render(word, color_system=ColorSystem.STANDARD)}  {after}"
     return line

@@ -9,6 +9,7 @@ from statistics import fmean, median
 from pydantic import JsonValue
 
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
+from assay.analyse.text import run_names
 from assay.metrics import base_name, describe
 from assay.report.numbers import NOTHING, decimals_of, show, show_statistics
 from assay.report.sheet import Sheet, without_empty
@@ -198,7 +199,7 @@ def _by_run(job: MultiRunJobResult, told: Iterable[tuple[int, str]]) -> list[str
 def _runs(found: list[int], every: int) -> str:
     if len(found) == every > 1:
         return f"in all {every} runs"
-    return f"in run{'' if len(found) == 1 else 's'} {', '.join(map(str, found))}"
+    return f"in {run_names(found)}"
 
 
 # What is made of energy, and so has its grade.

@@ -1,4 +1,4 @@
-"""Results on a terminal: narrow tables of all jobs with the doubts below, and one job with all that is known of it."""
+"""Results on a terminal: the answer of a campaign, all of its jobs with every doubt, and one job in full."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pydantic import JsonValue
 
 from assay.analyse.records import CampaignRecord, Check, MetricStatistics, MultiRunJobResult
 from assay.analyse.summary import Quality, ScoreRecord
+from assay.analyse.text import run_name
+from assay.report.answer import answer_lines, doubt_lines, failure_lines, write_answer
 from assay.report.device import device_sheet
 from assay.report.machine import fitness_sheet, monitoring_sheet
 from assay.report.numbers import (
@@ -69,8 +71,29 @@ from assay.units import show_seconds
 WIDTH = 100  # columns of a table when nobody says how wide the terminal is
 
 
+def render_answer(record: CampaignRecord, *, width: int | None = None, colour: bool = False) -> str:
+    """Write what a campaign answers: sentences, a table with the best job first, doubts and failures by reason.
+
+    Lines are wrapped between words, at `width` columns (100 when left out).
+    """
+    room = width or WIDTH
+    written = write_answer(record)
+    blocks = (
+        answer_lines(written, room),
+        *_devices(record, job_labels(record), room),
+        _under("reasons for doubt", doubt_lines(written, room, record.campaign)),
+        failure_lines(written, room),
+    )
+    text = "\n\n".join("\n".join(block) for block in blocks if block)
+    return paint(text) if colour else text
+
+
+def _under(title: str, lines: list[str]) -> list[str]:
+    return [title, *lines] if lines else []
+
+
 def render_table(record: CampaignRecord, *, width: int | None = None, colour: bool = False) -> str:
-    """Write a campaign as a plain table, one line per job and headline metric, with its doubts below.
+    """Write a campaign in detail, one line per job and headline metric, with every doubt of every job below.
 
     No line of the table is wider than `width` (100 when left out). The sentences below it are one line
     each and are never cut: a reason that is cut off is no reason.
@@ -236,7 +259,9 @@ def _sources(results: Sequence[MultiRunJobResult], scores: Scores) -> list[str]:
     for result in results:
         for score in {record.scorer: record for record in scores.get(result.job, ())}.values():
             lines[f"{one_line(score.scorer)}: {one_line(score.version)}, {score.computed_at[:19]}"] = None
-            lines |= {f"{one_line(result.job)} run {run}: {one_line(why)}": None for run, why in score.absent.items()}
+            lines |= {
+                f"{one_line(result.job)} {run_name(run)}: {one_line(why)}": None for run, why in score.absent.items()
+            }
     return list(lines)
 
 
@@ -287,7 +312,7 @@ def render_job(result: MultiRunJobResult, *, width: int | None = None, colour: b
         _titled("how tokens were counted", [f"{name}: {fact}" for name, fact in token_facts_of(result)]),
         _titled("the server's own view", _server_view(result, room)),
         _titled("searches for a rate", search_sentences(result)),
-        _titled("cold start (run 0, nothing warm) against all runs", _cold(result, room)),
+        _titled("cold start (run 1, nothing warm) against all runs", _cold(result, room)),
         _titled("runs", _runs(result, room)),
         _titled("the machine before and after", _sheet(fitness_sheet(result), room)),
         _titled("environment", _fact_lines(result.environment)),
@@ -396,7 +421,7 @@ def _runs(result: MultiRunJobResult, room: int) -> list[str]:
     if not result.runs:
         return []
     table = lay_out(_RUN_COLUMNS, [_run_row(run) for run in result.runs], room - 2)
-    reasons = [f"run {run.run_id} {failure_sentence(run.error)}" for run in result.runs if run.error]
+    reasons = [f"{run_name(run.run_id)}: {failure_sentence(run.error)}" for run in result.runs if run.error]
     return [*table, *reasons]
 
 
@@ -407,7 +432,7 @@ def _run_row(run: SingleRunResult) -> tuple[str, ...]:
     )
     samples = max(run.sample_counts.values(), default=0)
     return (
-        str(run.run_id),
+        str(run.run_id + 1),
         "cold" if run.is_cold_start else "fresh",
         show_seconds(run.duration_seconds),
         *phases,

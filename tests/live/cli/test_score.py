@@ -83,7 +83,7 @@ def test_scores_are_added_and_the_result_stays(cli):
     (told,) = json.loads(out)["jobs"]
     assert [one["scorer"] for one in told["scores"]] == ["rouge", "rouge", "length"]
     _, out, _ = cli("score", "--list")
-    assert f"{job.job} run 0: of 4 requests 1 failed and have no answer" in out
+    assert f"{job.job} run 1: of 4 requests 1 failed and have no answer" in out
 
 
 def test_nothing_to_judge_is_told(cli):

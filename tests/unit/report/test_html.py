@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import html
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from assay.errors import StoreError
+from assay.report.answer import write_answer
 from assay.report.html import fragment_html, render_html
 from assay.report.html.chart import axis_for, close_axis, el
 from assay.report.html.samples import MOST_POINTS, thin
@@ -137,3 +139,13 @@ def test_the_fragment_is_small_and_has_no_style_of_its_own(build):
     assert "<style" not in text
     assert "suspect – batch=8 threads=2: machine quiet" in text
     assert re.search(r">12\.09</td>.*\[11\.99, 12\.18\]", text)
+
+
+def test_the_page_begins_with_the_answer_and_has_its_reasons_once(build):
+    page = render_html(build.honest(), build.samples)
+    first = write_answer(build.honest()).sentences[0]
+    assert page.index('class="answer"') < page.index('id="overview"')
+    assert first in html.unescape(page[page.index('class="answer"') :][:2000])
+    overview = page[page.index('id="overview"') : page.index('class="job ')]
+    assert overview.index("All jobs, the best first") < overview.index("Reasons for doubt")
+    assert "machine busy" in overview

@@ -127,7 +127,7 @@ def test_lines_are_where_the_values_are_and_runs_follow_each_other():
     assert second[0][0] == pytest.approx(1000 * 60 / 80, abs=0.5)
     titles = [rect.find("title").text for rect in picture.iter("rect") if rect.find("title") is not None]
     names = [one.partition(",")[0] for one in titles]
-    assert names == ["run 0", "load", "measure", "run 1", "load", "measure"]
+    assert names == ["run 1", "load", "measure", "run 2", "load", "measure"]
 
 
 def test_a_gap_is_no_line():

@@ -31,7 +31,7 @@ from assay.report.terminal import render_job
 from assay.run.probes import FILE
 from assay.store.telemetry import Recording, Track, read_telemetry
 
-TITLE = "Telemetry, run 0"
+TITLE = "Telemetry, run 1"
 LOW, HIGH = -5.0, 11.0  # of the time axis: the first reading and the end of the last phase
 
 
@@ -196,7 +196,7 @@ def test_the_first_good_run_is_the_one_that_is_drawn():
     job = watched.job()
     broken = replace(job.runs[0], error=watched.build.failed_job().runs[0].error)
     drawn = draw_telemetry(replace(job, runs=(broken, *job.runs[1:])), watched.files).figure()
-    assert "Telemetry, run 1" in drawn
+    assert "Telemetry, run 2" in drawn
 
 
 def test_files_that_are_lost_or_damaged_cost_only_their_lines():
@@ -206,7 +206,7 @@ def test_files_that_are_lost_or_damaged_cost_only_their_lines():
         return {1: b"damaged", 2: None}.get(run, watched.recorded(run))
 
     assert list(read_recordings(watched.job(), some)) == [3, 4]
-    assert "run 3" in draw_telemetry(watched.job(), some).figure()
+    assert "run 4" in draw_telemetry(watched.job(), some).figure()
     assert draw_telemetry(watched.job(), lambda *_: None) is None
     assert draw_telemetry(watched.build.done_job(), watched.files) is None  # an older result has no such file
 
@@ -301,15 +301,15 @@ def test_what_looking_cost_is_told():
 
 
 def test_throttling_and_foreign_programs_name_their_runs():
-    assert throttling_sentences(watched.job()) == ["GPU 0 held its clocks down: power cap (in run 0)"]
-    assert foreign_sentences(watched.job()) == ["other programs computed on GPU 0: other (pid 12) (in run 1)"]
+    assert throttling_sentences(watched.job()) == ["GPU 0 held its clocks down: power cap (in run 1)"]
+    assert foreign_sentences(watched.job()) == ["other programs computed on GPU 0: other (pid 12) (in run 2)"]
 
 
 def test_every_form_shows_it():
     job = watched.job()
     text = render_job(job, width=120)
     assert re.search(r"GPU 0: power +602 W +590 W +610 W", text)
-    assert "GPU 0 held its clocks down: power cap (in run 0)" in text
+    assert "GPU 0 held its clocks down: power cap (in run 1)" in text
     assert "not seen: the machine: clock: no core tells its clock" in text
     record = watched.build.campaign(job)
     page = render_html(record, watched.build.samples, watched.files)

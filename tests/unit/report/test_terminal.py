@@ -12,7 +12,7 @@ from assay.report.comparison import render_comparison
 from assay.report.html import fragment_html, render_html
 from assay.report.live import LiveView, PlainView, SilentView, TimeLeft, view_for
 from assay.report.markdown import render_markdown
-from assay.report.terminal import render_job, render_table
+from assay.report.terminal import render_answer, render_job, render_table
 
 
 def table_of(text: str) -> list[str]:
@@ -254,3 +254,22 @@ def test_documents_head_each_doubt_with_what_its_check_leads_to(build):
         assert f"({word}): {name}" in text
         assert re.search(rf">{word}</span><span><strong>{name}", page)
     assert "suspect – batch=1 threads=1: enough runs" in fragment_html(record)
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_the_end_of_a_campaign_begins_with_the_answer_and_breaks_between_words(build, width):
+    text = render_answer(build.honest(), width=width)
+    lines = text.splitlines()
+    assert lines[0].startswith(build.honest().benchmark)
+    assert text.split("\n\n")[1].startswith(("Fastest", "Cannot tell"))
+    assert max(map(cell_len, lines)) <= width
+    table, doubts = text.index("\njob "), text.index("\nreasons for doubt\n")
+    assert table < doubts
+    assert "results show" in text[doubts:]
+    assert "--why" in text[doubts:]
+
+
+def test_a_verdict_with_a_reason_behind_it_is_coloured(build):
+    text = render_answer(build.honest(), width=160, colour=True)
+    assert re.search(r"\x1b\[33msuspect\x1b\[0m  \w", text)
+    assert re.sub(r"\x1b\[[0-9;]*m", "", text) == render_answer(build.honest(), width=160)

@@ -174,7 +174,9 @@ def pairs_of(
         # Of A B B A the first pair begins with A and the second with B.
         a_first = (orders[inside] == "ABBA") != bool(second)
         blamed = [
-            f"{side} run {run.run}: {why}" for side, run in (("a", first), ("b", right)) if (why := _why(run, wanted))
+            f"{side} run {run.run + 1}: {why}"
+            for side, run in (("a", first), ("b", right))
+            if (why := _why(run, wanted))
         ]
         pairs.append(Pair(block + inside, a_first, _finite(first, wanted), _finite(right, wanted), "; ".join(blamed)))
     return tuple(pairs)

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from assay.analyse.answer.ranking import THROUGHPUTS, best_of, column_of, effects_of
-from assay.analyse.answer.reasons import MOST_DOUBTS, doubts_of, failures_of, reasons_of
+from assay.analyse.answer.reasons import MOST_DOUBTS, doubts_of, failures_of, reasons_of, weight
 from assay.analyse.answer.records import (
-    SEVERITIES,
     AnswerColumn,
     AnswerFigure,
     AnswerRow,
@@ -74,7 +73,7 @@ def _rows(jobs: Sequence[MultiRunJobResult], columns: Sequence[AnswerColumn]) ->
             job.index,
             _word(job),
             tuple(_figure(job, column.metric) for column in columns),
-            tuple(check.name for _, check in sorted(reasons_of(job), key=lambda reason: SEVERITIES.index(reason[0]))),
+            tuple(check.name for _, check in sorted(reasons_of(job), key=weight)),
         )
         for job in jobs
     ]

@@ -32,6 +32,16 @@ def _severity(check: Check) -> Severity:
     return "invalid" if check.name in INVALIDATING else "suspect"
 
 
+# Of reasons that concern as many jobs the state of the machine comes first: the others often follow from it.
+_CAUSES = (
+    "machine quiet",
+    "device held alone",
+    "no foreign process on the device",
+    "clocks not throttled",
+    "control workload steady",
+)
+
+
 def doubts_of(jobs: Iterable[MultiRunJobResult]) -> list[DoubtGroup]:
     """The reasons for doubt, each once, with the jobs that it concerns."""
     groups: dict[tuple[Severity, str], list[tuple[str, str]]] = {}
@@ -42,7 +52,17 @@ def doubts_of(jobs: Iterable[MultiRunJobResult]) -> list[DoubtGroup]:
         DoubtGroup(name, severity, tuple(job for job, _ in entries), *max(entries, key=lambda entry: _size(entry[1])))
         for (severity, name), entries in groups.items()
     ]
-    return sorted(found, key=lambda group: (SEVERITIES.index(group.severity), -len(group.jobs)))
+
+    def place(group: DoubtGroup) -> tuple[int, int, bool]:
+        return SEVERITIES.index(group.severity), -len(group.jobs), group.check not in _CAUSES
+
+    return sorted(found, key=place)
+
+
+def weight(reason: tuple[Severity, Check]) -> tuple[int, bool]:
+    """Where a reason of one job stands: the most serious first, and a state of the machine before what may follow."""
+    severity, check = reason
+    return SEVERITIES.index(severity), check.name not in _CAUSES
 
 
 def _size(sentence: str) -> float:

@@ -12,7 +12,7 @@ from assay.analyse.checks.evidence import NOTHING_MEASURED, CheckEvidence, Findi
 from assay.analyse.checks.fitness import State, figure, gpus_of, reason, states
 from assay.analyse.checks.output import below_ceiling
 from assay.analyse.records import section
-from assay.analyse.text import count, listed, percent
+from assay.analyse.text import count, listed, percent, run_name, run_names
 from assay.run.records import Window
 from assay.spec.target import EndpointTarget
 from assay.units import show_bytes
@@ -61,7 +61,7 @@ def _worst(shares: dict[int, float], limit: float, what: str, of_what: str) -> t
     run = max(shares, key=lambda key: shares[key])
     if shares[run] <= limit:
         return True, f"{what} at most {percent(shares[run])} {of_what}"
-    return False, f"{what} {percent(shares[run])} {of_what} in run {run}; at most {percent(limit)} is fine"
+    return False, f"{what} {percent(shares[run])} {of_what} in {run_name(run)}; at most {percent(limit)} is fine"
 
 
 def quiet_now(state: State) -> Finding:
@@ -95,26 +95,26 @@ def _kernel_count(evidence: CheckEvidence) -> Finding | None:
     events = evidence.windows(lambda window: window.throttle_events)
     if not events:
         return None
-    hot = [str(run) for run, number in events.items() if number]
+    hot = [run for run, number in events.items() if number]
     if hot:
         total = round(sum(events.values()))
-        return False, f"the kernel counted {count(total, 'thermal throttle event')}, in run {listed(hot)}"
+        return False, f"the kernel counted {count(total, 'thermal throttle event')}, in {run_names(hot)}"
     return True, f"no thermal throttling in {count(len(events), 'run')}"
 
 
 def _seen_throttled(evidence: CheckEvidence) -> Finding | None:
     """The reasons that telemetry recorded while runs were measured."""
     reasons: dict[str, dict[str, None]] = {}
-    runs: dict[str, list[str]] = {}
+    runs: dict[str, list[int]] = {}
     for run in evidence.good:
         for device, reasons_of_run in (run.seen.throttled if run.seen else {}).items():
             if _concerns(evidence, device):
                 reasons.setdefault(device, {}).update(dict.fromkeys(reasons_of_run))
-                runs.setdefault(device, []).extend([str(run.run_id)] if reasons_of_run else [])
+                runs.setdefault(device, []).extend([run.run_id] if reasons_of_run else [])
     if not reasons:
         return None
     held = [
-        f"{name} held its clock down ({listed(list(why))}), in run {listed(runs[name])}"
+        f"{name} held its clock down ({listed(list(why))}), in {run_names(runs[name])}"
         for name, why in reasons.items()
         if why
     ]
@@ -237,8 +237,8 @@ def device_used(evidence: CheckEvidence) -> Finding:
         return NOTHING_MEASURED
     for run, proof in proofs.items():
         if proof is None:
-            return False, f"{evidence.device} was asked for and run {run} gave no proof of which device it used"
+            return False, f"{evidence.device} was asked for and {run_name(run)} gave no proof of which device it used"
         if not proof.honoured:
-            return False, f"{proof.requested} was asked for and run {run} used {proof.used} ({proof.evidence})"
+            return False, f"{proof.requested} was asked for and {run_name(run)} used {proof.used} ({proof.evidence})"
     evidence_text = next(proof.evidence for proof in proofs.values() if proof)
     return True, f"all {count(len(proofs), 'run')} used {evidence.device} ({evidence_text})"

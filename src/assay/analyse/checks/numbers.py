@@ -14,7 +14,7 @@ from assay.analyse.headline import is_quality
 from assay.analyse.intervals import TAILS, median_interval_of_run, relative_half_width, samples_needed
 from assay.analyse.records import Check, Interval, MetricStatistics
 from assay.analyse.steady_state import drift
-from assay.analyse.text import count, listed, percent, quantity
+from assay.analyse.text import count, listed, percent, quantity, run_name, run_names
 from assay.plan.job import Job
 
 # Two runs can agree by luck; three is the smallest number whose spread means something.
@@ -66,13 +66,13 @@ def _medians_known(evidence: CheckEvidence) -> Finding:
         interval = median_interval_of_run(values)
         if interval is None:
             need = "too few to say how well its median is known"
-            return False, f"run {run} took {count(values.size, 'sample')} of {metric}, {need}"
+            return False, f"{run_name(run)} took {count(values.size, 'sample')} of {metric}, {need}"
         widths[run, metric] = relative_half_width(interval)
     run, metric = max(widths, key=lambda key: widths[key])
     precision = f"{metric} is known to ±{percent(widths[run, metric])} or better inside every run"
     if widths[run, metric] <= target:
         return True, f"the median of {precision}"
-    worst = f"in run {run} the median of {metric} is known only to ±{percent(widths[run, metric])}"
+    worst = f"in {run_name(run)} the median of {metric} is known only to ±{percent(widths[run, metric])}"
     return False, f"{worst}; ±{percent(target)} was asked for, so measure longer"
 
 
@@ -86,9 +86,9 @@ def warm_up_over(evidence: CheckEvidence) -> Finding:
         return None, "how long to warm up was not decided from the times, so they cannot tell whether it was enough"
     unsure = [run for run, steady in detected.items() if not steady]
     level = {run for (run, _), values in evidence.measured().items() if drift(values).steady}
-    early = [str(run) for run in unsure if run not in level]
+    early = [run for run in unsure if run not in level]
     if early:
-        ended = f"in {len(early)} of {count(len(detected), 'run')} ({listed(early)})"
+        ended = f"in {len(early)} of {count(len(detected), 'run')} ({run_names(early)})"
         return False, f"{ended} times were not shown to be level when the warm-up ran out of time, nor while measured"
     if unsure:
         noisy = f"in {len(unsure)} of {count(len(detected), 'run')} the warm-up ran out of time on noisy times"
@@ -105,7 +105,7 @@ def steady_state(evidence: CheckEvidence) -> Finding:
     if not trends:
         return None, next((trend.detail for trend in drifts.values()), "there are no samples in which to see a drift")
     run, metric = max(trends, key=lambda key: (not trends[key].steady, abs(trends[key].share)))
-    worst = f"{metric} in run {run}: {trends[run, metric].detail}"
+    worst = f"{metric} in {run_name(run)}: {trends[run, metric].detail}"
     if evidence.is_program:
         return None, f"not judged, since a program may report what should move; {worst}"
     runs = {run for run, _ in trends}

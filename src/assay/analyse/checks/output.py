@@ -10,7 +10,7 @@ from pydantic import JsonValue
 from assay.analyse.checks.evidence import CheckEvidence, Finding, all_of
 from assay.analyse.checks.numbers import gates_of
 from assay.analyse.headline import declared, is_quality
-from assay.analyse.text import count, listed, number, percent
+from assay.analyse.text import count, listed, number, percent, run_name, run_names
 from assay.metrics import base_name
 from assay.plan.job import Job
 from assay.run.records import SingleRunResult
@@ -76,7 +76,7 @@ def tokens_counted(evidence: CheckEvidence) -> Finding:
         return None, "nothing was counted in tokens"
     for run, facts in by_run.items():
         if wrong := _disagreement(facts) or _bundled(facts):
-            return False, f"run {run}: {wrong}"
+            return False, f"{run_name(run)}: {wrong}"
     facts = next(iter(by_run.values()))
     sources = {side: _source(facts.get(side)) for side in ("input", "output")}
     named = [f"{side} tokens by {source}" for side, source in sources.items() if source]
@@ -162,17 +162,14 @@ def declared_reported(evidence: CheckEvidence) -> Finding:
 
 def declared_in_every_run(evidence: CheckEvidence) -> Finding:
     """Whether no run leaves out a declared metric that others have."""
-    missing: dict[str, list[str]] = {}
+    missing: dict[str, list[int]] = {}
     for name in declared(evidence.job.definition):
-        without = [str(run.run_id) for run in evidence.good if not _reports(evidence, run, name)]
+        without = [run.run_id for run in evidence.good if not _reports(evidence, run, name)]
         if without and len(without) < len(evidence.good):
             missing[name] = without
     if not missing:
         return True, f"no run of {_runs(evidence)} left out a metric that another one reported"
-    summary = "; ".join(
-        f"{name} was not reported in run{'' if len(runs) == 1 else 's'} {listed(runs)}"
-        for name, runs in missing.items()
-    )
+    summary = "; ".join(f"{name} was not reported in {run_names(runs)}" for name, runs in missing.items())
     return False, f"{summary}, out of {_runs(evidence)}, so its statistics leave them out"
 
 
@@ -182,9 +179,8 @@ def output_whole(evidence: CheckEvidence) -> Finding:
     if not dropped:
         return True, "all output was kept"
     run = max(dropped, key=lambda key: dropped[key])
-    summary = (
-        f"run {run} wrote {dropped[run]:,} bytes more than is kept, between the beginning and the end of its output"
-    )
+    amount = f"{dropped[run]:,} bytes more than is kept"
+    summary = f"{run_name(run)} wrote {amount}, between the beginning and the end of its output"
     target = evidence.job.definition.target
     searched = isinstance(target, CommandTarget) and any(
         metric.pattern and not metric.service for metric in target.metrics
@@ -297,7 +293,7 @@ def _stopped(evidence: CheckEvidence) -> Finding | None:
     for run in evidence.good:
         why = run.facts.get("stopped") or load_facts.get(run.run_id, {}).get("stopped")
         if isinstance(why, str) and why != "finished":
-            return False, f"run {run.run_id} was ended early: {why}"
+            return False, f"{run_name(run.run_id)} was ended early: {why}"
     return None
 
 
@@ -351,11 +347,14 @@ def _together(evidence: CheckEvidence) -> Finding | None:
             continue  # they were not asked to begin at one moment
         length, asked_s = merged.get("length_s"), merged.get("asked_s")
         if isinstance(length, float | int) and isinstance(asked_s, float | int) and length < _TOGETHER * asked_s:
-            failed.append(f"in run {run} all machines loaded together for {number(length)} s of {number(asked_s)} s")
+            failed.append(
+                f"in {run_name(run)} all machines loaded together for {number(length)} s of {number(asked_s)} s"
+            )
         skew, apart = starts.get("skew_s"), starts.get("clocks_apart_s_at_least")
         skews += [float(skew)] if isinstance(skew, float | int) else []
         if skews and skews[-1] > _SKEW_S:
-            failed.append(f"in run {run} the clients began {number(skews[-1])} s apart; at most {_SKEW_S:g} s is fine")
+            apart_s = f"{number(skews[-1])} s apart; at most {_SKEW_S:g} s is fine"
+            failed.append(f"in {run_name(run)} the clients began {apart_s}")
         if isinstance(apart, float | int) and apart > _SKEW_S:
             failed.append(f"the clocks of the clients' machines are at least {number(float(apart))} s apart")
     if failed:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from assay.analyse.records import MultiRunJobResult
 from assay.analyse.telemetry import CounterCourse, Quantity, watched
+from assay.analyse.text import run_name
 from assay.report.html.chart import (
     Axis,
     Chart,
@@ -167,7 +168,7 @@ def _backdrop(runs: Sequence[ScrapeSpan], across: Axis, top: float, height: floa
 def _run(one: ScrapeSpan, across: Axis) -> Markup:
     """A run with its number, and its phases below; a phase without room for its name has it as a tooltip."""
     boxes = [phase(across, name, begin, end, STRIP) for name, begin, end in one.phases]
-    return join((phase(across, f"run {one.run}", one.begin_s, one.end_s, 0), *boxes))
+    return join((phase(across, run_name(one.run), one.begin_s, one.end_s, 0), *boxes))
 
 
 def _up(panel: ScrapePanel) -> Axis:

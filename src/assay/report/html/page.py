@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from assay.analyse.records import CampaignRecord, Check, MultiRunJobResult
+from assay.report.answer import WrittenAnswer, write_answer
+from assay.report.html.answer import answer_box, answer_table, doubts
 from assay.report.html.chart import Child, Legend, Markup, Picture, el, join, page_head
 from assay.report.html.pictures import Samples, draw_overview, job_pictures
 from assay.report.html.stacked import Files
@@ -74,6 +75,7 @@ def render_html(record: CampaignRecord, samples: Samples, files: Files = _no_fil
             no picture of the telemetry.
     """
     entries = [_Entry(f"job-{place}", label, job) for place, (label, job) in enumerate(_labelled(record))]
+    written = write_answer(record)
     overview = draw_overview(record, {e.job.job: e.label for e in entries}, {e.job.job: e.anchor for e in entries})
     drawn = [job_pictures(e.job, samples, files) if e.job.state == "done" else [] for e in entries]
     several_machines = len({machine_sentence(e.job) for e in entries}) > 1
@@ -85,8 +87,14 @@ def render_html(record: CampaignRecord, samples: Samples, files: Files = _no_fil
     legends = (picture.legend for group in (overview, *drawn) for picture in group)
     body = el(
         "body",
-        _header(record, entries),
-        el("main", _overview(record, entries, overview), *jobs, _environments(record), _reading(legends)),
+        _header(record, written, entries),
+        el(
+            "main",
+            _overview(record, written, entries, overview),
+            *jobs,
+            _environments(record),
+            _reading(record, legends),
+        ),
         el("footer", f"Made by assay{f' {record.assay_version}' if record.assay_version else ''}."),
     )
     head = page_head(one_line(record.benchmark), "style.css", "chart.css")
@@ -111,13 +119,7 @@ def _labelled(record: CampaignRecord) -> list[tuple[str, MultiRunJobResult]]:
     return [(labels[job.job], job) for job in record.jobs]
 
 
-def _header(record: CampaignRecord, entries: Sequence[_Entry]) -> Markup:
-    counts = Counter(verdict_word(job) for job in record.jobs)
-    marks = [
-        el("li", el("strong", counts[word]), " ", verdict_mark(word), el("span", MEANING[word], class_="quiet"))
-        for word in WORDS_IN_ORDER
-        if counts[word]
-    ]
+def _header(record: CampaignRecord, written: WrittenAnswer, entries: Sequence[_Entry]) -> Markup:
     facts: list[tuple[str, Child]] = [
         ("campaign", el("code", record.campaign)),
         ("measured", _moment(record.created_at)),
@@ -129,8 +131,8 @@ def _header(record: CampaignRecord, entries: Sequence[_Entry]) -> Markup:
     return el(
         "header",
         el("h1", record.benchmark),
-        el("p", f"{job_count(record)}: {verdict_counts(record)}.", class_="counts"),
-        el("ul", *marks, class_="verdicts"),
+        el("p", written.title.removeprefix(f"{one_line(record.benchmark)} · "), class_="quiet"),
+        answer_box(written),
         el("dl", *(el("div", el("dt", name), el("dd", value)) for name, value in facts)),
         _folded("bench.yaml: the file that repeats this campaign", el("pre", file), id_="repeat") if file else None,
         el("div", _folded("Copy as Markdown", el("pre", brief_markdown(record), class_="copy")), class_="screen"),
@@ -150,17 +152,21 @@ def _contents(entries: Sequence[_Entry]) -> Markup:
     return el("nav", el("h2", "Contents", opened), listed, aria_label="Contents")
 
 
-def _overview(record: CampaignRecord, entries: Sequence[_Entry], pictures: Sequence[Picture]) -> Markup:
+def _overview(
+    record: CampaignRecord, written: WrittenAnswer, entries: Sequence[_Entry], pictures: Sequence[Picture]
+) -> Markup:
     labels = {entry.job.job: entry.label for entry in entries}
     anchors = {entry.job.job: entry.anchor for entry in entries}
     undrawn = [entry.label for entry in entries if entry.job.state != "done"]
     return el(
         "section",
         el("h2", "All jobs"),
-        *(linked_table(sheet(record, labels), record, labels, anchors) for sheet in (load_sheet, efficiency_sheet)),
+        answer_table(written, record, anchors),
+        doubts(written, record),
         _figures(pictures),
         el("p", f"Not drawn, as they have no numbers: {', '.join(undrawn)}.", class_="quiet") if undrawn else None,
-        summary_table(record, labels, anchors),
+        *(linked_table(sheet(record, labels), record, labels, anchors) for sheet in (load_sheet, efficiency_sheet)),
+        _folded("Every headline metric of every job", summary_table(record, labels, anchors)),
         id="overview",
     )
 
@@ -187,12 +193,15 @@ def _environments(record: CampaignRecord) -> Markup:
     return el("section", el("h2", "Environment"), tables or el("p", "Nothing was recorded."), id="environment")
 
 
-def _reading(legends: Iterable[Legend]) -> Markup:
+def _reading(record: CampaignRecord, legends: Iterable[Legend]) -> Markup:
     kinds = {legend.kind: legend.text for legend in legends}
+    used = {verdict_word(job) for job in record.jobs}
+    verdicts = [el("li", verdict_mark(word), " ", el("span", MEANING[word])) for word in WORDS_IN_ORDER if word in used]
     pictures = [el("div", el("dt", kind), el("dd", text)) for kind, text in kinds.items()]
     return el(
         "section",
         el("h2", "How to read this"),
+        el("ul", *verdicts, class_="verdicts") if verdicts else None,
         el("ul", *(el("li", line) for line in _READING.split("\n"))),
         join((el("h3", "Pictures"), el("dl", *pictures, class_="legends"))) if pictures else None,
         id="reading",

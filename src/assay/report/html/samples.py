@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.analyse.records import MetricStatistics
+from assay.analyse.text import run_name
 from assay.report.html.chart import (
     Axis,
     Cell,
@@ -136,7 +137,7 @@ def _band(stats: MetricStatistics, axis: Axis, height: float) -> Markup:
 
 def _row(run: int, median: float, values: Values | None, axis: Axis, top: float, height: float) -> Markup:
     middle = top + height / 2
-    name = el("text", f"run {run}", x=-8, y=middle + 4, class_="tick end")
+    name = el("text", run_name(run), x=-8, y=middle + 4, class_="tick end")
     drawn = _samples(values, axis, top + 3, height - 6) if values is not None and values.size > 1 else None
     dot = el("circle", cx=axis.percent(median), cy=middle, r=4, class_="dot valid")
     return el("g", name, drawn, dot)
@@ -246,7 +247,7 @@ def _panel(trace: SampleTrace, across: Axis, up: Axis, top: float) -> Markup:
     shade = bar(across, 0.0, trace.warm_s, top, _PANEL, "warm") if trace.warm_s > 0 else None
     above = trace.at_s[trace.value > up.high][:_MOST_MARKS].tolist()
     marks = [line(across.percent(x), across.percent(x), top - 5, top, "beyond") for x in above]
-    name = label(f"run {trace.run}", "100%", top - 5, "tick end")
+    name = label(run_name(trace.run), "100%", top - 5, "tick end")
     return el("g", shade, levels(up, top, _PANEL), curve(points, top, _PANEL, "trace"), *marks, name)
 
 

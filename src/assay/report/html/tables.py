@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
+from assay.analyse.text import run_name
 from assay.metrics import METRICS, base_name
 from assay.report.html.chart import Child, Markup, el, join
 from assay.report.numbers import (
@@ -121,7 +122,8 @@ def _outliers(stats: MetricStatistics) -> Child:
     if not stats.outlier_count:
         return "0"
     worst = [
-        f"run {o.run}{f' sample {o.sample}' if o.sample is not None else ''}: {show(o.value)}" for o in stats.outliers
+        f"{run_name(o.run)}{f' sample {o.sample}' if o.sample is not None else ''}: {show(o.value)}"
+        for o in stats.outliers
     ]
     return el("span", f"{stats.outlier_count:,}", title="; ".join(worst) or None)
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.analyse.records import MultiRunJobResult
+from assay.analyse.text import run_name
 from assay.hardware.gpu.nvml import reasons_of_bits
 from assay.report.html.chart import (
     Axis,
@@ -99,7 +100,7 @@ def draw_telemetry(job: MultiRunJobResult, files: Files) -> Picture | None:
         at = top + place * (PANEL + GAP) + GAP - 8
         content.append(_panel(panel, behind[panel.title], across, at, points))
     height = top + len(first.panels) * (PANEL + GAP) - 8
-    title = f"Telemetry, run {first.run}"
+    title = f"Telemetry, {run_name(first.run)}"
     since = "the measured window began" if first.measured else "the first reading"
     left = room_for([_up(panel, behind[panel.title]) for panel in first.panels])
     chart = Chart(title, _description(first), across, f"seconds since {since}", height, left=left)
@@ -240,7 +241,7 @@ def straightened(points: Sequence[tuple[float, float]], tolerance: float) -> lis
 
 def _description(run: _Drawn) -> str:
     """The picture in words, for people who cannot see it."""
-    parts = [f"Run {run.run} over time."]
+    parts = [f"Run {run.run + 1} over time."]
     for panel in run.panels:
         means = [
             f"{whose(row.source)} {show(float(np.mean(row.value)))} on average, at most {show(float(row.value.max()))}"

@@ -44,8 +44,8 @@ def test_a_failed_run_takes_its_pair_with_it_and_is_named():
     good, failed, empty = pairs_of(a, b, ["ABBA", "ABBA"], MS)
     assert good.complete
     assert not failed.complete
-    assert failed.why == "a run 1: error[timeout]: not finished"
-    assert empty.why == "b run 2: it gave no latency_ms"
+    assert failed.why == "a run 2: error[timeout]: not finished"
+    assert empty.why == "b run 3: it gave no latency_ms"
     # The other pair of the block still counts.
     assert differences([good, failed, empty], LOG) == pytest.approx([math.log(2)])
 

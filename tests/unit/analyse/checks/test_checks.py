@@ -65,7 +65,7 @@ def test_enough_samples(job, outcome, values, passed) -> None:
     outcomes = [outcome(0), outcome(1, values), outcome(2)]
     found = _check(job(), outcomes, "enough samples")
     assert found.passed is passed
-    assert passed or "run 1" in found.detail
+    assert passed or "run 2" in found.detail
 
 
 @pytest.mark.parametrize(("taken", "passed"), [(10, True), (9, False)])
@@ -161,7 +161,7 @@ def test_one_noisy_run_is_enough_and_is_named(job, outcome) -> None:
     found = _check(job(), outcomes, "machine quiet")
     assert found.passed is False
     assert "50 %" in found.detail
-    assert "run 1" in found.detail
+    assert "run 2" in found.detail
 
 
 @pytest.mark.parametrize(("events", "passed"), [(0, True), (3, False), (None, None)])
@@ -275,7 +275,7 @@ def test_a_declared_metric_that_some_runs_do_not_report_is_a_doubt_that_names_it
     assert checks["declared metrics reported"].passed is True
     assert checks["declared metrics in every run"].passed is False
     assert "speed" in checks["declared metrics in every run"].detail
-    assert "run 3" in checks["declared metrics in every run"].detail
+    assert "run 4" in checks["declared metrics in every run"].detail
     assert found.verdict == "suspect"
 
 
@@ -293,7 +293,7 @@ def test_output_that_was_too_long_to_be_read_whole_is_a_doubt_with_its_size(job,
     ]
     check = next(one for one in judge(job(target=DECLARED), runs, {}).checks if one.name == "output read whole")
     assert check.passed is False
-    assert "run 2" in check.detail
+    assert "run 3" in check.detail
     assert "5,000,000 bytes" in check.detail
 
 

@@ -50,7 +50,7 @@ def test_a_job_on_a_loaded_machine_says_which_share_others_took(load, tiny_model
     (job,) = result.jobs
     quiet = next(one for one in job.checks if one.name == "machine quiet")
     assert quiet.passed is False
-    share = re.search(r"other programs used (\d+(?:\.\d+)?) % of the machine's processor time in run 0", quiet.detail)
+    share = re.search(r"other programs used (\d+(?:\.\d+)?) % of the machine's processor time in run 1", quiet.detail)
     assert share, quiet.detail
     assert float(share[1]) > 10
     assert job.verdict == "suspect"

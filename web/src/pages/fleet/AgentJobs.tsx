@@ -6,6 +6,7 @@ import { placementQuery } from '@/api/queries/campaigns'
 import { agentJobsQuery, pendingJobsQuery } from '@/api/queries/fleet'
 import { jobQuery } from '@/api/queries/job'
 import { usePollMs } from '@/app/live'
+import { standingOf, standingText } from '@/pages/campaigns/progress'
 import type { Agent } from '@/pages/fleet/words'
 import { Asked } from '@/parts/Asked'
 import { Card } from '@/parts/Card'
@@ -45,7 +46,6 @@ export function HeldJobs({ agent }: { agent: Agent }) {
 
 function Held({ job }: { job: Job }) {
   const share = job.progress?.share
-  const phase = job.progress?.phase
   return (
     <p className="held">
       <State state={job.state} />
@@ -53,11 +53,7 @@ function Held({ job }: { job: Job }) {
         {job.benchmark}
         {job.label && `: ${job.label}`}
       </Link>
-      {typeof phase === 'string' && (
-        <span className="quiet">
-          {phase}, run {String(job.progress?.run ?? '?')} of {String(job.progress?.runs ?? '?')}
-        </span>
-      )}
+      {job.progress && <span className="quiet">{standingText(standingOf(job))}</span>}
       {typeof share === 'number' && (
         <progress className="share" max={1} value={share} aria-label={`How far ${job.id} is`} />
       )}

@@ -69,7 +69,7 @@ describe('kept answers', () => {
     answer(answers(page))
     const { router, container } = show()
     await userEvent.click(await screen.findByRole('button', { name: `And soft? ${EVIL}` }))
-    const one = await screen.findByRole('region', { name: 'Answer 1 of run 0' })
+    const one = await screen.findByRole('region', { name: 'Answer 1 of run 1' })
     expect(router.state.location.search).toEqual({ tab: 'answers', answer: '0-1' })
     expect(within(one).getByText('Turn 2, which was chosen')).toBeTruthy()
     expect(within(one).getByText('no byte came in 30 s')).toBeTruthy()

@@ -116,7 +116,7 @@ const right = { right: true }
 function columnsOf(outputs: Output[], chosen: Output | undefined, pick: (one: Output) => void) {
   const scores = [...new Set(outputs.flatMap((one) => Object.keys(one.scores)))]
   return [
-    { id: 'run', header: 'run', accessorFn: (one: Output) => one.run },
+    { id: 'run', header: 'run', accessorFn: (one: Output) => one.run + 1 },
     ...(outputs.some((one) => one.turn > 0)
       ? [
           {

@@ -167,7 +167,7 @@ describe('the numbers', () => {
   it('lead to the samples of each run', async () => {
     answer(answers())
     show('?tab=numbers')
-    const link = await screen.findByRole('link', { name: /300 as Parquet.*samples of run 1/ })
+    const link = await screen.findByRole('link', { name: /300 as Parquet.*samples of run 2/ })
     expect(link.getAttribute('href')).toBe('/api/v1/jobs/c1-job-0/runs/1/samples')
   })
 })

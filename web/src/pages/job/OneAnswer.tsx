@@ -14,10 +14,10 @@ interface OneAnswerProps {
 export function OneAnswer({ chosen, turns, onClose }: OneAnswerProps) {
   const inOrder = turns.toSorted((one, other) => one.turn - other.turn)
   return (
-    <section className="one-answer" aria-label={`Answer ${chosen.sample} of run ${chosen.run}`}>
+    <section className="one-answer" aria-label={`Answer ${chosen.sample} of run ${chosen.run + 1}`}>
       <header>
         <h3>
-          Run {chosen.run}, {chosen.item || `session ${chosen.session}`}
+          Run {chosen.run + 1}, {chosen.item || `session ${chosen.session}`}
         </h3>
         <button type="button" className="button plain" onClick={onClose}>
           Close

@@ -38,7 +38,7 @@ function columnsOf(full: Full, metrics: string[]): Column[] {
     cell: ({ row }) => seconds(row.original.phases?.[name]),
   })
   return [
-    { id: 'run', header: 'run', accessorFn: (run) => run.run_id },
+    { id: 'run', header: 'run', accessorFn: (run) => run.run_id + 1 },
     { id: 'start', header: 'start', accessorFn: (run) => (run.is_cold_start ? 'cold' : 'fresh') },
     {
       id: 'took',
@@ -118,7 +118,7 @@ function Samples({ job, run }: { job: string; run: Run }) {
       path={`/api/v1/jobs/${encodeURIComponent(job)}/runs/${run.run_id}/samples`}
       name={`${job}-run-${run.run_id}.parquet`}
     >
-      {most.toLocaleString('en-US')} as Parquet<span className="unseen">, samples of run {run.run_id}</span>
+      {most.toLocaleString('en-US')} as Parquet<span className="unseen">, samples of run {run.run_id + 1}</span>
     </Download>
   )
 }
@@ -130,7 +130,7 @@ function Broken({ run }: { run: Run }) {
     <div className="why">
       <p>
         <strong>
-          Run {run.run_id} failed: {message}
+          Run {run.run_id + 1} failed: {message}
         </strong>{' '}
         <span className="quiet">{evidenceOf(run.error)}</span>
       </p>

@@ -58,7 +58,7 @@ const ENERGY = [
 export function Energy({ runs }: { runs: Run[] }) {
   const rows: Used[] = runs.flatMap((run) =>
     (run.seen?.energy ?? []).map((one) => ({
-      run: run.run_id,
+      run: run.run_id + 1,
       source: one.source,
       scope: one.scope,
       joules: one.joules,

@@ -67,7 +67,7 @@ export function sentencesOf(run: number, seen: Seen): string[] {
   const held = Object.entries(seen.throttled ?? {}).filter(([, why]) => why.length > 0)
   const others = Object.entries(seen.foreign ?? {}).filter(([, who]) => who.length > 0)
   return [
-    ...held.map(([device, why]) => `Run ${run}: ${device} held its clocks down: ${why.join(', ')}.`),
-    ...others.map(([device, who]) => `Run ${run}: on ${device} computed also ${who.join(', ')}.`),
+    ...held.map(([device, why]) => `Run ${run + 1}: ${device} held its clocks down: ${why.join(', ')}.`),
+    ...others.map(([device, who]) => `Run ${run + 1}: on ${device} computed also ${who.join(', ')}.`),
   ]
 }

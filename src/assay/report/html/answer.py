@@ -1,0 +1,61 @@
+"""The answer of a campaign on its page: sentences at the top, a table of all jobs, and doubts by reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from assay.analyse.records import CampaignRecord
+from assay.analyse.text import count
+from assay.report.answer import WrittenAnswer, answer_sheet
+from assay.report.html.chart import Child, Markup, el, join
+from assay.report.html.tables import DASH, linked_table, table, verdict_mark
+from assay.report.wording import job_labels
+
+# The severity of a reason, as the verdict that it leads to.
+_MARKS: Mapping[str, str] = {"invalid": "invalid", "missed": "missed", "undecided": "cannot tell", "advice": "advice"}
+
+
+def answer_box(written: WrittenAnswer) -> Markup:
+    """The answer in sentences."""
+    return el("div", *(el("p", sentence) for sentence in written.sentences), class_="answer", id="answer")
+
+
+def answer_table(written: WrittenAnswer, record: CampaignRecord, anchors: Mapping[str, str]) -> Markup | None:
+    """All jobs, the best first: the metric that answers the question, what stands beside it, verdict and reason."""
+    drawn = linked_table(answer_sheet(written), record, job_labels(record), anchors)
+    return el("div", drawn, class_="ranked") if drawn else None
+
+
+def doubts(written: WrittenAnswer, record: CampaignRecord) -> Markup | None:
+    """The reasons for doubt and for failure, each once over all jobs that it concerns."""
+    labels = job_labels(record)
+    rows: list[Sequence[Child]] = [
+        (
+            verdict_mark(_MARKS.get(doubt.severity, doubt.severity)),
+            el("strong", doubt.title),
+            _jobs(doubt.jobs, labels),
+            doubt.worst,
+            doubt.remedy or DASH,
+        )
+        for doubt in written.doubts
+    ]
+    rows += [
+        (verdict_mark("failed"), el("strong", failure.code), _jobs(failure.jobs, labels), failure.message,
+         failure.remedy or DASH)
+        for failure in written.failures
+    ]  # fmt: skip
+    if not rows:
+        return None
+    head = ("makes it", "reason", "jobs", "worst case", "what to do")
+    more = f"{count(written.more_doubts, 'more reason')}: see the checks of each job." if written.more_doubts else ""
+    return join(
+        (
+            el("h3", "Reasons for doubt"),
+            el("div", table(head, rows, name="Reasons for doubt"), class_="doubts"),
+            el("p", more, class_="quiet") if more else None,
+        )
+    )
+
+
+def _jobs(jobs: Sequence[str], labels: Mapping[str, str]) -> Markup:
+    return el("span", f"{len(jobs)} of {len(labels)}", title="; ".join(labels[job] for job in jobs), class_="nowrap")
