@@ -6,6 +6,7 @@ import { cleanDrawing } from '@/parts/drawing/clean'
 import { pictureOf, pngAddress, svgAddress } from '@/parts/drawing/picture'
 import { Table } from '@/parts/Table'
 import { useTell } from '@/parts/Toasts'
+import '@/parts/drawing/drawing.css'
 // The very style sheet of the HTML report: a picture looks the same in both.
 import sheet from '../../../src/assay/report/html/chart.css?raw'
 

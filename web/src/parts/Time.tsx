@@ -48,6 +48,17 @@ export function Ago({ at }: { at: number | string | null | undefined }) {
   )
 }
 
+/** The time now, in seconds since 1970, every second while it ticks. */
+export function useNow(ticks: boolean): number {
+  const [now, setNow] = useState(() => Date.now() / 1000)
+  useEffect(() => {
+    if (!ticks) return
+    const timer = setInterval(() => setNow(Date.now() / 1000), 1_000)
+    return () => clearInterval(timer)
+  }, [ticks])
+  return now
+}
+
 /** A length of time in the unit that suits it. */
 export function duration(seconds: number): string {
   if (seconds < 1) return `${Math.round(seconds * 1000)} ms`

@@ -34,7 +34,7 @@ from assay.store.listing import JobFilter, Page, from_cursor, to_cursor
 from assay.store.records import JobDetail
 
 # A curve over more jobs of one campaign is too crowded to read.
-_MOST_SIBLINGS = 200
+MOST_SIBLINGS = 200
 _LOADS = ("load.rate", "load.concurrency")
 # Of one text that much is shown; the file has it whole.
 _LONGEST = 20_000
@@ -49,10 +49,10 @@ _SHOWN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One picture of a job, as the HTML report draws it, with the numbers in it."""
+    """One picture of a job or a campaign, as the HTML report draws it, with the numbers in it."""
 
     key: str
-    """Its name among the pictures of the job."""
+    """Its name among the pictures of the page."""
     group: Literal["latency", "runs", "time", "cold", "telemetry", "load", "llm", "device", "other"]
     """What it is about."""
     title: str
@@ -70,11 +70,11 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Panels:
-    """The pictures of a job."""
+    """The pictures of a job or a campaign."""
 
     items: tuple[Panel, ...]
     absent: Mapping[str, str] = field(default_factory=dict)
-    """Picture that the job does not have → why."""
+    """Picture that is missing → why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +123,11 @@ def panels_of_job(kept: ServerStore, detail: JobDetail) -> Panels:
     own = job_pictures(result, kept.store.samples_of, file_reader(kept.store))
     beside, why = _beside(kept, detail, result)
     drawn = [*own, *beside]
-    return Panels(tuple(map(_panel, drawn)), _absent(result, drawn) | why)
+    return Panels(tuple(map(panel_of, drawn)), _absent(result, drawn) | why)
 
 
-def _panel(one: Picture) -> Panel:
+def panel_of(one: Picture) -> Panel:
+    """A picture as pages draw it."""
     numbers = one.numbers()
     return Panel(one.key, one.group, one.title, one.caption, one.svg, numbers.columns, numbers.rows, one.wide)
 
@@ -138,9 +139,9 @@ def _beside(kept: ServerStore, detail: JobDetail, result: MultiRunJobResult) -> 
     if not result.point:
         return [], {"load": "the campaign has one load only: a curve needs several, such as a matrix over load.rate"}
     campaign = detail.summary.campaign
-    page = kept.listing.results(JobFilter(campaign=campaign, state="done"), limit=_MOST_SIBLINGS)
+    page = kept.listing.results(JobFilter(campaign=campaign, state="done"), limit=MOST_SIBLINGS)
     if page.next is not None:
-        return [], {"load": f"the campaign has more than {_MOST_SIBLINGS} jobs, too many for one curve"}
+        return [], {"load": f"the campaign has more than {MOST_SIBLINGS} jobs, too many for one curve"}
     jobs = tuple(from_json(MultiRunJobResult, stored.result, source=stored.job.id) for stored in page.items)
     alike = tuple(sibling for sibling in jobs if _without_load(sibling.point) == _without_load(result.point))
     record = CampaignRecord(campaign, detail.summary.benchmark, "", "done", alike)

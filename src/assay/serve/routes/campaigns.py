@@ -14,6 +14,8 @@ from assay.plan.job import JobFile
 from assay.plan.plan import Plan
 from assay.report.answer import WrittenAnswer, write_answer
 from assay.report.result import read_campaign
+from assay.serve.facts.campaign_page import panels_of_campaign
+from assay.serve.facts.job_page import Panels
 from assay.serve.live.loops import ScheduleLoop
 from assay.serve.observability import tell
 from assay.serve.state import ServerState, ServerStore
@@ -170,6 +172,22 @@ def get_campaign_answer(campaign: CampaignId, state: State, request: Request) ->
         return same
     written = write_answer(read_campaign(state.kept.store, campaign))
     return Response(to_json(written), media_type="application/json", headers={"ETag": tag, "Cache-Control": "no-cache"})
+
+
+@router.get(
+    "/{campaign}/panels",
+    dependencies=[readers],
+    response_model=Panels,
+    responses={304: {"description": "They have not changed."}},
+)
+def get_campaign_panels(campaign: CampaignId, state: State, request: Request) -> Response:
+    """Read the pictures over all jobs of a campaign, drawn as the HTML report draws them, each with its numbers."""
+    tag = result_tag(state.kept, campaign)
+    same = unchanged(request, tag)
+    if same is not None:
+        return same
+    drawn = to_json(panels_of_campaign(read_campaign(state.kept.store, campaign)))
+    return Response(drawn, media_type="application/json", headers={"ETag": tag, "Cache-Control": "no-cache"})
 
 
 _FORMS = {"csv": "text/csv", "json": "application/json", "md": "text/markdown", "html": "text/html"}

@@ -48,6 +48,22 @@ export const campaignResultsQuery = (campaign: string, ended: number) =>
     placeholderData: (before) => (before?.[0]?.campaign === campaign ? before : undefined),
   })
 
+/** What a campaign answers, in words, with its table and doubts; `ended` as for its results. */
+export const campaignAnswerQuery = (campaign: string, ended: number) =>
+  queryOptions({
+    queryKey: ['campaign-answer', campaign, ended],
+    queryFn: () => ok(client.GET('/api/v1/campaigns/{campaign}/answer', { params: { path: { campaign } } })),
+    placeholderData: (before) => before,
+  })
+
+/** The pictures over all jobs of a campaign; `ended` as for its results. */
+export const campaignPanelsQuery = (campaign: string, ended: number) =>
+  queryOptions({
+    queryKey: ['campaign-panels', campaign, ended],
+    queryFn: () => ok(client.GET('/api/v1/campaigns/{campaign}/panels', { params: { path: { campaign } } })),
+    placeholderData: (before) => before,
+  })
+
 /** Who can take the jobs of a campaign that still wait. */
 export const placementQuery = (campaign: string) =>
   queryOptions({

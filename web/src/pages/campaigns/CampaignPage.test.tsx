@@ -50,7 +50,58 @@ const FULL = {
   job_list: JOBS,
 }
 const PLACED = { placeable: true, says: 'every job has an agent that can take it', groups: [] }
+const WRITTEN = {
+  title: 'image classifier · 4 jobs',
+  sentences: ['Fastest: batch=1 threads=1, latency_ms 21.13 (20.97 to 21.30).', '1 of 1 result is suspect.'],
+  columns: [
+    { metric: 'latency_ms', unit: 'ms', better: 'lower' },
+    { metric: 'throughput_per_s', unit: '1/s', better: 'higher' },
+  ],
+  lines: [
+    {
+      job: 'c1-job-0',
+      index: 0,
+      label: 'batch=1 threads=1',
+      verdict: 'suspect',
+      cells: [
+        { value: '21.13', interval: '20.97 to 21.30', spread: '±0.8 %' },
+        { value: '47', interval: '', spread: '±1 %' },
+      ],
+      reason: 'machine busy',
+    },
+    { job: 'c1-job-2', index: 2, label: 'batch=8 threads=1', verdict: 'failed', cells: [], reason: '' },
+  ],
+  doubts: [
+    {
+      check: 'machine quiet',
+      severity: 'suspect',
+      title: 'machine busy',
+      jobs: ['c1-job-0'],
+      worst: 'other programs used 66 %; at most 10 % is fine',
+      remedy: 'end other programs, or see: assay doctor',
+    },
+  ],
+  more_doubts: 2,
+  failures: [{ code: 'command', jobs: ['c1-job-2'], message: 'error[command]: it ended', remedy: 'see its log' }],
+}
+const PANELS = {
+  items: [
+    {
+      key: 'overview:latency_ms',
+      group: 'other',
+      title: 'latency_ms of all jobs',
+      says: 'Each dot is a job.',
+      svg: '<svg class="chart" viewBox="0 0 1 1"></svg>',
+      columns: ['job'],
+      rows: [['batch=1']],
+      wide: true,
+    },
+  ],
+  absent: {},
+}
 const ANSWERS = {
+  'GET /api/v1/campaigns/c1/answer': WRITTEN,
+  'GET /api/v1/campaigns/c1/panels': PANELS,
   'GET /api/v1/session': SESSION,
   'GET /api/v1/campaigns/c1': FULL,
   'GET /api/v1/campaigns/c1/placement': PLACED,
@@ -174,4 +225,29 @@ it('sorts the results as the address says', async () => {
   const table = within(await screen.findByRole('region', { name: 'Results of the jobs' }))
   const labels = table.getAllByRole('link').map((one) => one.textContent)
   expect(labels).toEqual(['batch=8 threads=2', 'batch=8 threads=1', 'batch=1 threads=2', 'batch=1 threads=1'])
+})
+
+it('begins with the answer, then the jobs with the best first, pictures and each doubt once', async () => {
+  answer({ ...ANSWERS, 'GET /api/v1/campaigns/c1': { ...FULL, state: 'done', jobs_ended: 4 } })
+  const { container } = show()
+  expect(await screen.findByText(/^Fastest: batch=1 threads=1/)).toBeTruthy()
+  const ranked = within(screen.getByRole('region', { name: 'Jobs, the best first' }))
+  expect(ranked.getAllByRole('row')[1]?.textContent).toContain('20.97 to 21.30')
+  expect(ranked.getAllByRole('row')[2]?.textContent).toContain('failed')
+  expect(await screen.findByRole('heading', { name: 'latency_ms of all jobs' })).toBeTruthy()
+  const doubts = within(screen.getByRole('region', { name: 'Reasons for doubt' }))
+  expect(doubts.getByText('machine busy')).toBeTruthy()
+  expect(doubts.getByText(/^→ end other programs/)).toBeTruthy()
+  expect(doubts.getByText(/2 more reasons/)).toBeTruthy()
+  const titles = [...container.querySelectorAll('h2')].map((one) => one.textContent)
+  expect(titles.slice(0, 4)).toEqual(['Answer', 'Progress', 'Pictures', 'Reasons for doubt'])
+})
+
+it('shows of each running job what it measures at this moment', async () => {
+  const moment = { run: 1, runs: 5, phase: 'measure', share: 0.4, note: '812 requests, 9.8/s, ttft 12 ms, 3 errors' }
+  const jobs = JOBS.map((one) => (one.state === 'running' ? { ...one, progress: moment } : one))
+  answer({ ...ANSWERS, 'GET /api/v1/campaigns/c1': { ...FULL, job_list: jobs } })
+  show()
+  const running = await screen.findByRole('list', { name: 'Running now' })
+  expect(running.textContent).toContain('run 2 of 5, measure 40 %: 812 requests, 9.8/s, ttft 12 ms, 3 errors')
 })

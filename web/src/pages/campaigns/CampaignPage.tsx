@@ -1,10 +1,13 @@
 import { useQuery } from '@tanstack/react-query'
 import { Link, useParams } from '@tanstack/react-router'
 import type { Api } from '@/api/client'
-import { campaignQuery, campaignResultsQuery } from '@/api/queries/campaigns'
+import { campaignAnswerQuery, campaignQuery, campaignResultsQuery } from '@/api/queries/campaigns'
 import { usePollMs } from '@/app/live'
+import { AnswerCard } from '@/pages/campaigns/AnswerCard'
 import { CampaignActions } from '@/pages/campaigns/CampaignActions'
+import { CurvesCard } from '@/pages/campaigns/CurvesCard'
 import { useCalm } from '@/pages/campaigns/calm'
+import { DoubtsCard } from '@/pages/campaigns/DoubtsCard'
 import { GridCard } from '@/pages/campaigns/GridCard'
 import { PlacementCard } from '@/pages/campaigns/PlacementCard'
 import { ProgressCard } from '@/pages/campaigns/ProgressCard'
@@ -61,14 +64,22 @@ const MANY_REST_MS = 3_000
 
 function Content({ campaign }: { campaign: Api<'CampaignDetail'> }) {
   const ended = useCalm(campaign.jobs_ended, campaign.jobs > MANY ? MANY_REST_MS : 0)
-  const results = useQuery({ ...campaignResultsQuery(campaign.id, ended), enabled: campaign.jobs_ended > 0 })
+  const hasEnded = campaign.jobs_ended > 0
+  const results = useQuery({ ...campaignResultsQuery(campaign.id, ended), enabled: hasEnded })
+  const answer = useQuery({ ...campaignAnswerQuery(campaign.id, ended), enabled: hasEnded })
+  const isOver = campaign.jobs_ended === campaign.jobs
   if (campaign.jobs === 0) return <Empty title="This campaign has no jobs." />
   return (
     <>
+      {isOver && answer.data && <AnswerCard answer={answer.data} />}
       <ProgressCard campaign={campaign} />
       {campaign.state === 'running' && campaign.engine === 'fleet' && (campaign.counts.pending ?? 0) > 0 && (
         <PlacementCard campaign={campaign.id} />
       )}
+      {answer.error && <Failure error={answer.error} again={() => void answer.refetch()} />}
+      {!isOver && answer.data && <AnswerCard answer={answer.data} />}
+      {hasEnded && <CurvesCard campaign={campaign.id} ended={ended} />}
+      {answer.data && <DoubtsCard answer={answer.data} />}
       {results.error && <Failure error={results.error} again={() => void results.refetch()} />}
       <GridCard jobs={campaign.job_list} all={campaign.jobs} results={results.data ?? []} />
       <ResultsCard campaign={campaign} results={results.data ?? []} />

@@ -1,18 +1,20 @@
+import { Link } from '@tanstack/react-router'
 import type { Api } from '@/api/client'
-import { byPhase, PHASES } from '@/pages/campaigns/progress'
+import { byPhase, momentText, PHASES } from '@/pages/campaigns/progress'
 import { StateBar } from '@/pages/campaigns/StateBar'
 import { JOB_STATES } from '@/pages/campaigns/words'
 import { Card } from '@/parts/Card'
 import { State } from '@/parts/Mark'
-import { duration, secondsOf } from '@/parts/Time'
+import { duration, secondsOf, useNow } from '@/parts/Time'
 
 type Campaign = Api<'CampaignDetail'>
 
 /** How far a campaign is: jobs by state, and those that run by the phase they are in. */
 export function ProgressCard({ campaign }: { campaign: Campaign }) {
   const { counts, jobs, jobs_ended: ended } = campaign
+  const now = useNow(campaign.completed_at === null)
   return (
-    <Card title="Progress" aside={<span className="quiet">{timeText(campaign)}</span>}>
+    <Card title="Progress" aside={<span className="quiet">{timeText(campaign, now)}</span>}>
       <p>
         {ended.toLocaleString('en-US')} of {jobs.toLocaleString('en-US')} jobs ended;{' '}
         {campaign.runs.toLocaleString('en-US')} runs in all.
@@ -27,8 +29,37 @@ export function ProgressCard({ campaign }: { campaign: Campaign }) {
           ) : null,
         )}
       </ul>
-      {(counts.running ?? 0) > 0 && <Phases jobs={campaign.job_list} />}
+      {(counts.running ?? 0) > 0 && (
+        <>
+          <RunningNow jobs={campaign.job_list} now={now} />
+          <Phases jobs={campaign.job_list} />
+        </>
+      )}
     </Card>
+  )
+}
+
+const MOST_SHOWN = 8
+
+/** Each running job: how far it is, what it measures at this moment, and for how long. */
+function RunningNow({ jobs, now }: { jobs: Campaign['job_list']; now: number }) {
+  const running = jobs.filter((job) => job.state === 'running')
+  return (
+    <ul className="running-now" aria-label="Running now">
+      {running.slice(0, MOST_SHOWN).map((job) => (
+        <li key={job.id}>
+          <Link to="/jobs/$job" params={{ job: job.id }}>
+            {job.label || job.id}
+          </Link>
+          <span>{momentText(job)}</span>
+          <span className="quiet">
+            {job.agent_name ? `on ${job.agent_name}` : ''}
+            {job.started_at === null ? '' : `, for ${duration(Math.max(0, now - job.started_at))}`}
+          </span>
+        </li>
+      ))}
+      {running.length > MOST_SHOWN && <li className="quiet">and {running.length - MOST_SHOWN} more</li>}
+    </ul>
   )
 }
 
@@ -58,8 +89,10 @@ function Phases({ jobs }: { jobs: Campaign['job_list'] }) {
   )
 }
 
-function timeText({ created_at: from, completed_at: to }: Campaign): string {
-  return to
-    ? `took ${duration(secondsOf(to) - secondsOf(from))}`
-    : `for ${duration(Math.max(0, Date.now() / 1000 - secondsOf(from)))} so far`
+function timeText({ created_at: from, completed_at: to, jobs, jobs_ended: ended }: Campaign, now: number): string {
+  if (to) return `took ${duration(secondsOf(to) - secondsOf(from))}`
+  const spent = Math.max(0, now - secondsOf(from))
+  // Jobs of one campaign take about as long, and as many run beside each other now as before.
+  const left = ended > 0 && ended < jobs ? `, about ${duration((spent * (jobs - ended)) / ended)} left` : ''
+  return `for ${duration(spent)} so far${left}`
 }

@@ -35,6 +35,13 @@ export function standingText({ run, runs, phase }: Standing): string {
   return [run === null ? '' : `run ${run} of ${runs}`, phase].filter(Boolean).join(', ') || 'started'
 }
 
+/** `run 2 of 5, measure 40 %: 812 requests, 9.8/s, ttft 12 ms`: how far a job is, and what it measures now. */
+export function momentText(job: Pick<Api<'JobSummary'>, 'progress'>): string {
+  const { share, note } = job.progress ?? {}
+  const part = typeof share === 'number' && share > 0 ? ` ${Math.round(share * 100)} %` : ''
+  return `${standingText(standingOf(job))}${part}${typeof note === 'string' && note ? `: ${note}` : ''}`
+}
+
 /** How many running jobs are in which phase; those that have not said stand under an empty name. */
 export function byPhase(jobs: readonly Pick<Api<'JobSummary'>, 'state' | 'progress'>[]): Map<string, number> {
   const found = new Map<string, number>()

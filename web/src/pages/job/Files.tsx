@@ -24,7 +24,12 @@ export function filesOf(full: Full): Left[] {
   }))
   const known = new Set(attached.map((one) => one.sha256))
   const left = full.result.runs.flatMap((run) =>
-    Object.entries(run.files ?? {}).map(([name, sha256]) => ({ name, from: `run ${run.run_id + 1}`, size: null, sha256 })),
+    Object.entries(run.files ?? {}).map(([name, sha256]) => ({
+      name,
+      from: `run ${run.run_id + 1}`,
+      size: null,
+      sha256,
+    })),
   )
   return [...attached, ...left.filter((one) => !known.has(one.sha256))]
 }

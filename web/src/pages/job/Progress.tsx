@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query'
 import type { Api } from '@/api/client'
 import { placementQuery } from '@/api/queries/campaigns'
-import { PHASES, standingOf, standingText } from '@/pages/campaigns/progress'
+import { momentText, PHASES, standingOf } from '@/pages/campaigns/progress'
 import { Ago } from '@/parts/Time'
 
 type View = Api<'JobSummary'>
@@ -14,7 +14,6 @@ export function Progress({ job }: { job: View }) {
 function Going({ job }: { job: View }) {
   const standing = standingOf(job)
   const percent = standing.share === null ? null : Math.round(standing.share * 100)
-  const note = job.progress?.note
   return (
     <div className="going">
       {percent !== null && (
@@ -30,8 +29,7 @@ function Going({ job }: { job: View }) {
         </div>
       )}
       <p>
-        {job.progress ? standingText(standing) : 'The agent has not reported its progress yet'}.{' '}
-        {typeof note === 'string' && note !== '' && <>{note} </>}
+        {job.progress ? momentText(job) : 'The agent has not reported its progress yet'}.{' '}
         {job.started_at !== null && (
           <span className="quiet">
             Started <Ago at={job.started_at} />.
