@@ -253,7 +253,7 @@ def comparison_rows() -> list[Row]:
     ]
     real = [
         Row(
-            "a change is told, and told right",
+            "a change is found, in the right direction",
             f"{change:+.0%}, {runs} against {runs} runs, 2 %",
             0.9,
             1,
@@ -315,7 +315,7 @@ def limit_rows() -> list[Row]:
     """Where the tool is known to be too sure, or where a change is small for its runs; nothing is promised here."""
     small = [
         Row(
-            "a change is told, and told right",
+            "a change is found, in the right direction",
             f"{change:+.0%}, {runs} against {runs} runs, 2 %",
             0,
             1,

@@ -57,8 +57,9 @@ FIXED_NAMES = re.compile(
 )
 # Rooms that still have such words, and how many: the number only falls, and a room leaves the list with its last one.
 REMAINING = {
+    "docs": 47,
     "src/assay/agent": 35,
-    "src/assay/cli": 69,
+    "src/assay/cli": 3,
     "src/assay/engines": 223,
     "src/assay/exec": 3,
     "src/assay/infra": 40,
@@ -66,7 +67,6 @@ REMAINING = {
     "src/assay/report": 61,
     "src/assay/run": 158,
     "src/assay/serve": 145,
-    "docs": 115,
 }
 PATTERN = re.compile("|".join(rf"(?P<w{n}>\b(?:{words})\b)" for n, words in enumerate(BANNED)), re.IGNORECASE)
 

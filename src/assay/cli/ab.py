@@ -1,4 +1,4 @@
-"""`assay ab`: two versions measured in turn on one device, until the difference is told."""
+"""`assay ab`: two versions measured alternately on one device, until the difference is clear."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ MetricOption = Annotated[
     ),
 ]
 SeedOption = Annotated[
-    int | None, typer.Option("--seed", min=0, help="Decides the order of runs; drawn by lot when left out, and kept.")
+    int | None,
+    typer.Option("--seed", min=0, help="Seed of the random order of runs; chosen at random when left out, and kept."),
 ]
 
 
@@ -66,7 +67,7 @@ def ab(
     *,
     machine: MachineOptions,
 ) -> None:
-    """Measure A and B in turn, in an order drawn by lot, until it can tell which is better or the budget is spent."""
+    """Measure A and B alternately, in random order, until one is better or the budget is spent."""
     from assay.analyse.ab import wanted_from
     from assay.experiments.ab import ABBudget, ABQuestion, run_ab, stored_experiment
     from assay.report.live import view_for
@@ -221,15 +222,15 @@ def sentence(found: ABResult) -> str:
     return one_line(f"cannot tell whether {b} is better or worse than {a} in {decision.metric}: {because}")
 
 
-def _change(told: ABDecision) -> str:
+def _change(decision: ABDecision) -> str:
     from assay.report.numbers import NOTHING, show_percent
 
-    if told.change is None:
+    if decision.change is None:
         return NOTHING
-    shown = show_percent(told.change, signed=True)
-    if told.interval is None:
+    shown = show_percent(decision.change, signed=True)
+    if decision.interval is None:
         return f"{shown} [unknown]"
-    return f"{shown} [{100 * told.interval.low:+.1f}, {100 * told.interval.high:+.1f}]"
+    return f"{shown} [{100 * decision.interval.low:+.1f}, {100 * decision.interval.high:+.1f}]"
 
 
 def _table(found: ABResult) -> list[str]:
@@ -261,7 +262,7 @@ def _how(found: ABResult) -> str:
         "failed": "ended since a side cannot be measured",
     }[found.stopped]
     return (
-        f"{found.decision.pairs} pairs in blocks of ABBA or BAAB by lot (seed {found.seed}), "
+        f"{found.decision.pairs} pairs in random blocks of ABBA or BAAB (seed {found.seed}), "
         f"{show_seconds(found.seconds)}; {ended}; the interval of 95 % holds at every look"
     )
 

@@ -68,7 +68,7 @@ AllowEnv = Annotated[
     ),
 ]
 MinFree = Annotated[str, typer.Option("--min-free", help="Take no job when the disk has less room than this.")]
-Grace = Annotated[float, typer.Option("--grace", help="Seconds that a running job may go on after a stop.")]
+Grace = Annotated[float, typer.Option("--grace", help="Seconds that a running job may continue after a stop.")]
 Finish = Annotated[bool, typer.Option("--finish", help="After a stop, let a running job end, however long it takes.")]
 LogLevel = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")]
 
@@ -354,7 +354,7 @@ def env_names(given: list[str] | None) -> frozenset[str]:
     for name in sorted(names):
         if not REFERENCE.fullmatch(f"${{env:{name}}}"):
             raise UsageError(
-                f"{name!r} is no name of an environment variable",
+                f"{name!r} is not a valid name of an environment variable",
                 code="allow-env",
                 at="--allow-env",
                 try_="write the name alone: --allow-env API_KEY",
@@ -407,12 +407,12 @@ def on_signals(ask: Callable[[bool], None]) -> None:
     import signal
     from types import FrameType
 
-    def told(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  (signal's signature)
+    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  (signal's signature)
         ask(number == signal.SIGINT)
 
     for name in ("SIGTERM", "SIGINT", "SIGBREAK"):
         if hasattr(signal, name):
-            signal.signal(getattr(signal, name), told)
+            signal.signal(getattr(signal, name), stop)
 
 
 def reachable_at(host: str, port: int) -> str:

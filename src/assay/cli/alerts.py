@@ -104,7 +104,9 @@ def _saying(trigger: Trigger, meaning: str) -> Callable[..., None]:
     return say_to
 
 
-app.command("ack")(_saying("acknowledge", "Say that you work on it: nobody is told again while it stands as it is."))
+app.command("ack")(
+    _saying("acknowledge", "Say that you are working on it: no more notifications unless it gets worse.")
+)
 
 
 @app.command("snooze")
@@ -125,14 +127,14 @@ def snooze(
     )
 
 
-app.command("expect")(_saying("expect", "Call its changes expected: their series are measured from the new level on."))
-app.command("resolve")(_saying("resolve", "End it by hand; it is opened again if the trouble is seen anew."))
-app.command("reopen")(_saying("reopen", "Take back what was said: it is open as before."))
+app.command("expect")(_saying("expect", "Mark its changes as expected: their series continue from the new level."))
+app.command("resolve")(_saying("resolve", "Close it; it opens again if the problem comes back."))
+app.command("reopen")(_saying("reopen", "Open it again."))
 
 
 @rules_app.callback(invoke_without_command=True)
 def rules(form: TextFormatOption = TextFormat.text, *, options: SourceOptions) -> None:
-    """List the rules that decide when people are told."""
+    """List the rules that decide when people are notified."""
     from assay.documents import to_plain
 
     if options.context.invoked_subcommand is not None:
@@ -162,7 +164,7 @@ def set_rule(
     ],
     benchmark: Annotated[str, typer.Option("--benchmark", help="A benchmark, or a pattern such as chat-*.")] = "*",
     severity: Annotated[Severity, typer.Option("--severity", help="How bad it is.")] = Severity.warning,
-    quiet: Annotated[str, typer.Option("--quiet", help="Hours in which nobody is told, such as 22:00-07:00.")] = "",
+    quiet: Annotated[str, typer.Option("--quiet", help="Hours without notifications, such as 22:00-07:00.")] = "",
     timezone: Annotated[str, typer.Option("--timezone", help="Time zone of these hours.")] = "UTC",
     at_most_every: Annotated[str, typer.Option("--at-most-every", help="Tell no more than once in this time.")] = "",
     notify: Annotated[list[str] | None, typer.Option("--notify", help="A channel to tell; all when left out.")] = None,

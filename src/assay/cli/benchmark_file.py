@@ -120,13 +120,15 @@ def import_(
     kind: Annotated[
         str | None,
         typer.Option(
-            "--from", metavar="KIND", help="Which tool: benchmark-ai, sark or team9; told by its content if left out."
+            "--from",
+            metavar="KIND",
+            help="Which tool: benchmark-ai, sark or team9; detected from its content if left out.",
         ),
     ] = None,
     settings: SetOption = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Turn a document of another tool into a benchmark file; what has no meaning here is said."""
+    """Convert a document of another tool into a benchmark file, and list what has no equivalent."""
     from assay.spec.importers import importer_names, own_source
     from assay.spec.load import with_settings
     from assay.spec.source import read
@@ -156,7 +158,7 @@ def import_(
 
 
 def _file_text(source: SourceDocument, suffix: str) -> str:
-    """The text of a benchmark file, with what is to be said about it at its top where the format has comments."""
+    """The text of a benchmark file, with notes about it at its top where the format has comments."""
     if suffix == ".json":
         return json.dumps(source.document, indent=2, ensure_ascii=False) + "\n"
     from ruamel.yaml import YAML

@@ -172,7 +172,7 @@ def _text(found: BisectResult) -> str:
 
 
 def _answer(found: BisectResult) -> list[str]:
-    """The first bad one, or why it cannot be told."""
+    """The first bad one, or why it is not known."""
     from assay.report.wording import one_line
 
     sure = "more than 99 % sure" if found.confidence > 0.99 else f"{100 * found.confidence:.0f} % sure"
@@ -206,6 +206,7 @@ def _change(row: BisectRow) -> str:
 
 
 _NOISE_SCHEMA = "assay.noise/1"
+_USUAL_RUNS = 5
 _BUILT_IN = "noise of this machine"
 
 
@@ -310,9 +311,27 @@ def _noise_text(result: CampaignResult, studied: Mapping[str, Sequence[NoiseStud
             lines.append("no metric has the four runs that a study needs")
         else:
             studies = studied[job.job]
-            lines += [*_spreads(studies), "", *_answers(studies), "", *_resolutions(studies)]
+            lines += [
+                _in_a_sentence(studies),
+                "",
+                *_spreads(studies),
+                "",
+                *_answers(studies),
+                "",
+                *_resolutions(studies),
+            ]
         lines += [f"doubt: {check_sentence(check)}" for check in failed(job.checks)]
     return "\n".join([*lines, "", f"result  {result.record.campaign}"])
+
+
+def _in_a_sentence(studied: Sequence[NoiseStudy]) -> str:
+    """The answer to what most people ask: how small a change a usual number of runs shows here."""
+    from assay.report.numbers import show_percent
+
+    usual = next(i for i, part in enumerate(studied[0].resolves) if part.runs >= _USUAL_RUNS)
+    changes = " and ".join(f"{show_percent(study.resolves[usual].change)} in {study.metric}" for study in studied)
+    runs = studied[0].resolves[usual].runs
+    return f"With {runs} runs on each side, a comparison here shows changes of {changes} or more."
 
 
 def _spreads(studied: Sequence[NoiseStudy]) -> list[str]:
@@ -348,16 +367,16 @@ def _answers(studied: Sequence[NoiseStudy]) -> list[str]:
     from assay.report.numbers import name_with_unit
     from assay.report.sheet import text_table
 
-    def told(one: Comparison) -> str:
+    def answer(one: Comparison) -> str:
         return one.answer if one.answer == "cannot tell" else f"{one.answer} {show_change(one)}"
 
-    titles = ("metric", "alternating", "one half after the other", "by lot")
+    titles = ("metric", "alternating", "first half against second", "random halves")
     rows = [
         (
             name_with_unit(study.metric, study.unit),
-            told(study.against.interleaved),
-            told(study.against.in_turn),
-            f"told apart in {study.against.told} of {study.against.splits}",
+            answer(study.against.interleaved),
+            answer(study.against.in_turn),
+            f"different in {study.against.told} of {study.against.splits}",
         )
         for study in studied
     ]
@@ -374,5 +393,5 @@ def _resolutions(studied: Sequence[NoiseStudy]) -> list[str]:
         (name_with_unit(study.metric, study.unit), *(show_percent(part.change) for part in study.resolves))
         for study in studied
     ]
-    title = "the smallest change that N runs on each side tell in four of five comparisons, N ="
+    title = "the smallest change that N runs on each side show in four of five comparisons, N ="
     return [title, *text_table(head, rows, terminal_width(), right=range(1, len(head)), flexible=(0,))]

@@ -91,7 +91,7 @@ def attach(
     """Follow a campaign to its end, as if it had been started here.
 
     A campaign on a cluster that this store knows is found without a server; what was not submitted yet is submitted.
-    The server that is named here, or was told about it before, is told how it goes, and whatever it has missed.
+    Progress is reported to the server that is named here or was named before, with everything that it has missed.
     """
     from assay.engines import drive
     from assay.engines.base import FollowOptions
@@ -115,7 +115,7 @@ def placement(campaign: Campaign, form: TextFormatOption = TextFormat.text, *, s
         return
     for group in placement["groups"]:
         say(plain(f"{group['jobs']} job{'' if group['jobs'] == 1 else 's'}: {group['needs']}"))
-        say(plain(f"  can take it: {', '.join(group['agents']) or 'nobody'}"))
+        say(plain(f"  can take it: {', '.join(group['agents']) or 'no agent'}"))
         for name, lacking in group["missing"].items():
             say(plain(f"  {name} cannot: {'; '.join(lacking)}"))
 

@@ -68,7 +68,7 @@ def list_(form: TextFormatOption = TextFormat.text) -> None:
 
 @slurm_app.command("rm")
 def rm(names: Annotated[list[str], typer.Argument(metavar="NAME")]) -> None:
-    """Forget clusters; nothing of theirs is removed."""
+    """Forget clusters; nothing is removed from them."""
     from assay.engines.slurm.draft import remove
 
     for name in names:
@@ -108,17 +108,17 @@ def _say_slurm(found: SlurmCheck) -> None:
             "up" if partition.up else "down",
             "none" if partition.time_limit_s is None else show_seconds(partition.time_limit_s),
             f"{partition.idle}/{partition.nodes}",
-            "not told" if partition.cpus_per_node is None else str(partition.cpus_per_node),
-            "not told" if partition.memory_per_node_bytes is None else show_bytes(partition.memory_per_node_bytes),
+            "unknown" if partition.cpus_per_node is None else str(partition.cpus_per_node),
+            "unknown" if partition.memory_per_node_bytes is None else show_bytes(partition.memory_per_node_bytes),
             ", ".join(partition.gres) or "none",
         )
         for partition in facts.partitions
     ]
     say_table(("partition", "state", "limit", "idle/nodes", "cpus", "memory", "gres"), rows, "no partitions")
-    retention = "not told" if facts.kept_s is None else f"{facts.kept_s:g} s"
+    retention = "unknown" if facts.kept_s is None else f"{facts.kept_s:g} s"
     accounting = facts.accounting or f"nothing ({facts.why_no_accounting})"
     say(f"{'ended jobs':<13} {accounting}; the controller itself remembers them for {retention}")
-    say(f"{'arrays':<13} {'not told' if facts.max_array is None else f'up to {facts.max_array - 1} tasks'}")
+    say(f"{'arrays':<13} {'unknown' if facts.max_array is None else f'up to {facts.max_array - 1} tasks'}")
     for what, answer in found.here.items():
         say(f"{what:<13} {answer}")
     for what, answer in found.node.items():
@@ -182,14 +182,14 @@ def _section(file: Path | None, settings: list[str]) -> Kubernetes:
 def _say_kubernetes(found: KubernetesCheck) -> None:
     say(f"Kubernetes {found.version} at {found.address}, namespace {found.namespace}")
     if found.nodes is None:
-        say(f"{'nodes':<13} not told: this account may not see them, which nothing needs")
+        say(f"{'nodes':<13} unknown: this account may not see them, which nothing needs")
     else:
         rows = [
             (
                 node.name,
                 "ready" if node.ready else "not ready",
-                node.cpus or "not told",
-                node.memory or "not told",
+                node.cpus or "unknown",
+                node.memory or "unknown",
                 ", ".join(f"{name}: {count}" for name, count in node.devices.items()) or "none",
                 ", ".join(node.taints) or "none",
             )
@@ -200,7 +200,7 @@ def _say_kubernetes(found: KubernetesCheck) -> None:
     for right, use in found.lacking.items():
         uses.setdefault(use, []).append(right)
     for use, rights in uses.items():
-        say(f"{'not to be had':<13} {use}: this account may not {', '.join(rights)}")
+        say(f"{'not available':<13} {use}: this account may not {', '.join(rights)}")
     for what, answer in found.pod.items():
         say(f"{f'pod: {what}':<13} {answer}")
     for problem in found.problems:

@@ -42,7 +42,8 @@ AllOption = Annotated[
     bool, typer.Option("--all", help="Pool all results of the label, branch or commit, not the newest.")
 ]
 LastOption = Annotated[
-    int | None, typer.Option("--last", min=1, help="Pool so many of the newest results of the label, branch or commit.")
+    int | None,
+    typer.Option("--last", min=1, help="Pool this many of the newest results of the label, branch or commit."),
 ]
 
 
@@ -67,7 +68,7 @@ def compare(
     *,
     options: SourceOptions,
 ) -> None:
-    """Compare results: better, worse, or cannot tell and why; what must not be compared is said first."""
+    """Compare results: better, worse, or cannot tell and why; begins with what is not comparable."""
     from assay.report.comparison import Reader, compared
 
     smallest = share(by, "--by")
@@ -162,7 +163,7 @@ def gate(
     ] = None,
     pool_all: AllOption = False,
     last: LastOption = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit code 3 for what cannot be told.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit code 3 where the answer is `cannot tell`.")] = False,
     allow_missing: Annotated[
         bool, typer.Option("--allow-missing", help="Exit code 0 where there is no baseline yet.")
     ] = False,
@@ -178,8 +179,8 @@ def gate(
 ) -> None:
     """Judge a result against earlier ones: exit code 0 green, 1 red, 3 where there was nothing to judge.
 
-    Red is a number that is worse beyond its limit, a missed objective, or an invalid result. What cannot be told gives
-    0 and says so aloud; with --strict it gives 3.
+    Red is a number that is worse beyond its limit, a missed objective, or an invalid result. `cannot tell` gives 0 and
+    a note, or 3 with --strict.
     """
     from assay.report.comparison import Reader, by_run_of
     from assay.report.gate import Gated

@@ -91,7 +91,7 @@ def locks(form: TextFormatOption = TextFormat.text) -> None:
     if form is TextFormat.json:
         say_json([holder.record() for holder in holds])
         return
-    say("\n".join(f"{holder.device}: {holder.sentence()}" for holder in holds) or "nobody holds a device")
+    say("\n".join(f"{holder.device}: {holder.sentence()}" for holder in holds) or "no device is held")
 
 
 def _devices() -> list[tuple[str, str, str]]:
@@ -258,7 +258,7 @@ def _sentence(found: _Diagnosis) -> str:
     """The last line: whether the machine is fit, and which conditions are not met."""
     answered = sum(check.passed is not None for check in found.checks)
     colour = {"fit": "green", "fit with doubts": "yellow"}.get(found.fit, "red")
-    met = f"{answered} of {len(found.checks)} conditions could be told, and all of them are met"
+    met = f"{answered} of {len(found.checks)} conditions are known, and all of them are met"
     return f"{_painted(found.fit, colour)}: {', '.join(found.fixes) or met}"
 
 

@@ -55,7 +55,7 @@ def info(
 
 
 def _tell(name: str) -> None:
-    """Someone who waits is told for what."""
+    """Show in a terminal what is being tried."""
     if sys.stderr.isatty():
         sys.stderr.write(f"trying {name}\n")
 
@@ -223,7 +223,7 @@ def _gpu(value: JsonValue) -> str:
 
     gpu = _as_map(value)
     agreed = [str(layer) for layer in _list(gpu, "agreed_by")]
-    source = f"told by {_text(gpu, 'layer')}" + (f", {' and '.join(agreed)} agree" if agreed else "")
+    source = f"from {_text(gpu, 'layer')}" + (f", {' and '.join(agreed)} agree" if agreed else "")
     return _joined(
         f"{gpu.get('index')} {_text(gpu, 'name')}",
         show_bytes(_number(gpu, "memory_bytes")) if "memory_bytes" in gpu else "",
@@ -311,7 +311,7 @@ def _models(found: list[JsonValue], width: int) -> list[str]:
                 _line(_text(model, "architecture")) or "?",
                 parameters,
                 _text(model, "dtype") or "?",
-                _text(model, "quantisation") or "none told",
+                _text(model, "quantisation") or "not stated",
             )
         )
         reasons: dict[str, list[str]] = {}
@@ -351,8 +351,8 @@ def _wrapped(label: str, text: str, width: int) -> list[str]:
 
 
 def _missing(absent: Facts, *facts: str, of: str = "") -> str:
-    """Why a fact is missing, in the words of whoever looked for it."""
-    why = next((str(absent[fact]) for fact in facts if fact in absent), "nobody tells")
+    """Why a fact is missing, in the words of the probe that looked for it."""
+    why = next((str(absent[fact]) for fact in facts if fact in absent), "not available")
     return f"{of}unknown: {why}"
 
 

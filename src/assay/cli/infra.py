@@ -143,7 +143,7 @@ def _confirm(what: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise UsageError(what, code="not-confirmed", try_="say --yes, or --keep-data to end it and keep its data")
-    if not typer.confirm(f"{what}; go on?"):
+    if not typer.confirm(f"{what}; continue?"):
         raise typer.Exit(1)
 
 

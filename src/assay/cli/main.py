@@ -95,7 +95,7 @@ def _run() -> NoReturn:
         sys.stderr.write("interrupted\n")
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of a pipe has gone; that is no failure of ours
+        sys.stderr.close()  # the reader of a pipe has gone; that is no failure here
         sys.exit(0)
     sys.exit(0)
 

@@ -67,7 +67,7 @@ def list_(
     *,
     server: ServerOptions,
 ) -> None:
-    """List schedules by name, with the next time and what became of the last one."""
+    """List schedules by name, with the next time and the outcome of the last one."""
     schedules = server.connect().get("/schedules", {"state": state, "limit": limit})["items"]
     if form is TextFormat.json:
         say_json(schedules)
@@ -98,7 +98,7 @@ def show(
     *,
     server: ServerOptions,
 ) -> None:
-    """Show a schedule: its next five times, and what became of the newest ones, with reasons."""
+    """Show a schedule: its next five times, and the newest outcomes with their reasons."""
     client = server.connect()
     view = client.get(_path(schedule))
     history = client.get(f"{_path(schedule)}/firings", {"limit": firings})["items"] if firings else []
@@ -123,7 +123,7 @@ def pause(schedules: Names, *, server: ServerOptions) -> None:
 
 @app.command("resume")
 def resume(schedules: Names, *, server: ServerOptions) -> None:
-    """Let paused schedules go on; what was due meanwhile is not made up for."""
+    """Resume paused schedules; missed times are not made up for."""
     client = server.connect()
     for schedule in schedules:
         view = client.post(f"{_path(schedule)}/resume")
@@ -216,7 +216,7 @@ def _described(view: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _history(firings: Iterable[Mapping[str, Any]]) -> list[str]:
-    """What became of due times, a line each; reasons are never cut."""
+    """Outcomes of due times, a line each; reasons are never cut."""
     from assay.report.sheet import text_table
 
     rows = [

@@ -22,7 +22,7 @@ app = Verbs(help="Follow metrics over time: their points, and what changed.")
 
 
 class FindingChoice(StrEnum):
-    """What became of a finding."""
+    """The state of a finding."""
 
     open = "open"
     expected = "expected"
@@ -150,10 +150,10 @@ def findings(
 
 @app.command("expect")
 def expect(finding: Finding, *, options: SourceOptions) -> None:
-    """Take a change as meant: its series is judged anew from there."""
+    """Mark a change as expected: its series is judged from the new level."""
     with options.open() as source:
         name = source.expect(finding).id
-    say(f"{name}: expected; the series is judged anew from there")
+    say(f"{name}: expected; the series is judged from the new level")
 
 
 @app.command("collect")

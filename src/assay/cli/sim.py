@@ -30,7 +30,7 @@ app = Verbs(help="A server with known truth: what a load generator reports can b
 
 
 def _command(server: Server, meaning: str) -> Callable[..., None]:
-    """A verb whose options are the settings of a server: they are told in one place, which is not here."""
+    """A verb whose options are the settings of a server: they are defined in one place, which is not here."""
 
     def verb(**given: object) -> None:
         from assay.sim.serve import run
@@ -193,13 +193,13 @@ def demo_data(
             "--results",
             min=1,
             max=10_000_000,
-            help="At least so many results; those of the campaigns if left out.",
+            help="At least this many results; those of the campaigns if left out.",
             show_default=False,
         ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of all numbers that are drawn.")] = 2026,
     alive: Annotated[
-        bool, typer.Option("--alive", help="Then let the agents go on until Ctrl-C, for a server to show.")
+        bool, typer.Option("--alive", help="Then keep the agents running until Ctrl-C, for a server to show.")
     ] = False,
     *,
     where: DatabaseOptions,
@@ -225,7 +225,7 @@ def demo_data(
         if alive:
             from assay.demo.keeper import Keeper
 
-            say("the agents of the demo go on; Ctrl-C ends them")
+            say("the agents of the demo keep running; Ctrl-C ends them")
             Keeper(store, seed).run()
     finally:
         store.close()

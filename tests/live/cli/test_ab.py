@@ -53,7 +53,7 @@ def test_two_files_of_which_one_is_better(write, cli, monkeypatch):
     lines = out.splitlines()
     assert re.match(r"fast is better than slow: step_ms -(49|50)(\.\d)? % \[-", lines[0])
     assert "slow" in lines[2]
-    assert "12 pairs in blocks of ABBA or BAAB by lot (seed 4)" in out
+    assert "12 pairs in random blocks of ABBA or BAAB (seed 4)" in out
     assert "ended as soon as it could tell" in out
     assert lines[-1].startswith("result  ab")
     assert "--continue" not in out
@@ -93,7 +93,7 @@ def test_what_cannot_be_told_names_the_pairs_and_can_go_on(write):
     assert "below 12 pairs" in found["because"][0]
     assert found["interval"] is None
     more = assay("ab", "--continue", found["experiment"], "--pairs", 2)
-    assert "4 pairs in blocks" in more.stdout
+    assert "4 pairs in random blocks" in more.stdout
     assert f"more    assay ab --continue {found['experiment']}" in more.stdout
     assert more.stdout.startswith("cannot tell whether one is better or worse than cwd=. in step_ms")
 

@@ -30,7 +30,7 @@ def test_locks_says_who_holds_what(monkeypatch):
     from assay.hardware.fitness import lock
 
     monkeypatch.setattr(lock, "holders", lambda: ())
-    assert invoke("locks").output == "nobody holds a device\n"
+    assert invoke("locks").output == "no device is held\n"
     holder = lock.Holder("gpu0", user="ada", pid=12, since="2026-11-15T10:00:00+00:00", purpose="squeezenet")
     monkeypatch.setattr(lock, "holders", lambda: (holder,))
     told = invoke("locks").output

@@ -139,11 +139,11 @@ def test_a_gpu_in_words(tmp_path):
         "gpus         0 NVIDIA H200 · 140.4 GiB · driver 580.1 · CUDA 13.0 · capability 9.0 · Hopper · "
         "132 multiprocessors · tensor cores of generation 4 · fp64 fp8 · PCIe 5 × 16, now 1 × 16 · 18 NVLinks · "
         "sm 345 of 1980 MHz · at most 700 W · 36 °C, slows down at 92 °C · held down by power cap · ECC on · MIG off · "
-        "told by nvml, nvidia-smi agree · cuda differs, torch: 12.8"
+        "from nvml, nvidia-smi agree · cuda differs, torch: 12.8"
     )
     bare = Gpu(1, "a card that nobody knows", "0x1234", "sysfs")
     found = facts_of(tmp_path) | {"gpu": gpu_facts(Detection((bare,), "sysfs", {}), now=True)}
-    assert "gpus         1 a card that nobody knows · told by sysfs\n" in render(found, 200)
+    assert "gpus         1 a card that nobody knows · from sysfs\n" in render(found, 200)
 
 
 def test_frameworks_that_failed_say_why_in_full(tmp_path):

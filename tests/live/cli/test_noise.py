@@ -62,7 +62,15 @@ def test_a_study_of_a_file_says_how_much_equal_runs_differ(bench):
 def test_the_study_reads_as_text(bench):
     done = assay("noise", bench, "--runs", 4, "--quiet", "--all")
     assert done.returncode == 0, done.stderr
-    for words in ("within", "between", "drift", "A against A", "N runs on each side", "duration_s"):
+    for words in (
+        "within",
+        "between",
+        "drift",
+        "A against A",
+        "N runs on each side",
+        "With 5 runs on each side",
+        "duration_s",
+    ):
         assert words in done.stdout
     assert done.stdout.splitlines()[-1].startswith("result  ")
     assert done.stderr == ""

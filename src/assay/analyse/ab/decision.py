@@ -68,7 +68,7 @@ class ABDecision:
     failures: tuple[str, ...]
     """What went wrong, each once."""
     more_for_seen: int | None = None
-    """After how many more pairs half of all experiments would tell a difference of the size seen, about.
+    """After how many more pairs half of all experiments would detect a difference of this size, about.
 
     None for too many to name, or none seen.
     """
@@ -193,11 +193,11 @@ class _Evidence:
     def _inconclusive(self) -> tuple[str, ...]:
         fewest = fewest_blocks(self.level)
         if self.values.size < fewest:
-            least = f"below {fewest * RUNS} pairs, luck in drawing their order could show any difference"
+            least = f"below {fewest * RUNS} pairs, the random order alone could show any difference"
             return (f"{count(self.values.size, 'block')} of {RUNS} pairs cannot tell: {least}",)
         if not self.values.any():
             return ("both sides gave the same value in every pair",)
-        return (f"the change may be {self._shown_ends()}, which includes none", self._needed())
+        return (f"the interval ({self._shown_ends()}) includes no change", self._needed())
 
     def _shown_ends(self) -> str:
         if self.ends is None:
@@ -208,7 +208,7 @@ class _Evidence:
     def _needed(self) -> str:
         """How many more pairs would tell what is seen, and what is of interest."""
         observed = self._pairs_for(
-            self.centre, f"a difference of the size seen ({percent(self.scale.relative(self.centre), signed=True)})"
+            self.centre, f"a difference of this size ({percent(self.scale.relative(self.centre), signed=True)})"
         )
         if not self.smallest:
             return observed
@@ -217,7 +217,7 @@ class _Evidence:
     def _pairs_for(self, effect: float, what: str) -> str:
         more = self.more(effect)
         number = f"more than {MOST_BLOCKS * RUNS:,} pairs" if more is None else f"about {more:,} more pairs"
-        return f"{number} would tell {what}"
+        return f"{number} would detect {what}"
 
 
 # Asked once, at the end, of every experiment: one in a hundred may be luck.

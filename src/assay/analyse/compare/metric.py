@@ -178,20 +178,20 @@ def _inconclusive(change: RelativeChange, interval: Interval, smallest: float, m
     ends = f"{percent(interval.low, signed=True)} to {percent(interval.high, signed=True)}"
     if max(abs(interval.low), abs(interval.high)) <= smallest:
         return f"any change ({ends}) is smaller than the {percent(smallest)} that is of interest"
-    return f"the change may be {ends}, which includes none; {more()}"
+    return f"the interval ({ends}) includes no change; {more()}"
 
 
 def more_runs(change: RelativeChange, runs: int, level: float) -> str:
-    """How many runs of a new comparison would tell a change of the size seen, in words.
+    """How many runs of a new comparison would detect a change of this size, in words.
 
     Runs that are added to these until they tell would break the promise: equal things are then called different more
     often than in one of twenty cases.
     """
     needed = runs_to_tell(change, runs, level)
     if needed is None:
-        return f"more than {MOST_RUNS} runs would be needed to tell"
-    fresh = f"a new comparison, planned with about {needed} runs on each side, would tell a change of the size seen"
-    return f"{fresh}; so would `assay ab`, which may look after every run"
+        return f"more than {MOST_RUNS} runs would be needed"
+    fresh = f"a new comparison, planned with about {needed} runs on each side, would detect a change of this size"
+    return f"{fresh}; so would `assay ab`, which decides after every pair"
 
 
 # More runs than this are not worth naming.

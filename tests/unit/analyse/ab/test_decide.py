@@ -52,9 +52,9 @@ def test_what_cannot_be_told_says_how_many_more_pairs_would():
     told = decide("latency_ms", "ms", "lower", experiment(0.005, blocks=12), smallest=0.01)
     assert told.answer == "cannot tell"
     assert told.interval.low < 0 < told.interval.high
-    assert "which includes none" in told.because[0]
-    assert f"about {told.more_for_smallest} more pairs would tell one of 1.0 %" in told.because[1]
-    assert "a difference of the size seen" in told.because[1]
+    assert "includes no change" in told.because[0]
+    assert f"about {told.more_for_smallest} more pairs would detect one of 1.0 %" in told.because[1]
+    assert "a difference of this size" in told.because[1]
     assert told.more_for_smallest % 2 == 0
 
 
