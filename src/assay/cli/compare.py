@@ -68,7 +68,7 @@ def compare(
     *,
     options: SourceOptions,
 ) -> None:
-    """Compare results: better, worse, or cannot tell and why; begins with what is not comparable."""
+    """Compare results: better, worse, cannot tell and why, or not like for like."""
     from assay.report.comparison import Reader, compared
 
     smallest = share(by, "--by")

@@ -169,7 +169,8 @@ def write_answer(record: CampaignRecord, baseline: CampaignRecord | None = None)
 def title_of(record: CampaignRecord) -> str:
     """What was measured, on which machine, how many jobs and how long it took."""
     jobs = count(len(record.jobs), "job")
-    took = _took(record)
+    is_over = all(job.state not in ("pending", "running") for job in record.jobs)
+    took = _took(record) if is_over else ""
     parts = (one_line(record.benchmark), _machine(record), f"{jobs} in {took}" if took else jobs)
     return " · ".join(part for part in parts if part)
 

@@ -1,4 +1,4 @@
-"""Two sides of a comparison: what references name, what may not be compared and why, then the three answers."""
+"""Two sides of a comparison: what references name, then the answer, the table and why some of it is undecided."""
 
 from __future__ import annotations
 
@@ -14,9 +14,18 @@ from typing import Any, Protocol
 from assay.analyse.compare import JobComparison, compare_pool, match_jobs, pool
 from assay.analyse.gate import ByRun, statistic_of_run
 from assay.analyse.records import CampaignRecord, Comparison, Interval, MultiRunJobResult
+from assay.analyse.text import count
 from assay.documents import from_json, to_plain
 from assay.errors import UsageError
 from assay.files import read_bounded
+from assay.report.answer import wrap
+from assay.report.comparison_answer import (
+    NOT_ALIKE,
+    UndecidedReason,
+    answer_word,
+    comparison_sentences,
+    undecided,
+)
 from assay.report.export import csv_cell
 from assay.report.markdown import escape
 from assay.report.numbers import NOTHING, decimals_for, name_with_unit, show, show_percent
@@ -54,7 +63,7 @@ def answers_table(head: Sequence[str], rows: Sequence[tuple[str, ...]], width: i
     """Lines of a table of changes, its last column never cut; jobs have a column only where they have names."""
     columns = [GridColumn(title, right=i >= 2, flexible=i < 4) for i, title in enumerate(head[:-1])]
     first = 0 if any(row[0] for row in rows) else 1
-    lines = lay_out(columns[first:], [row[first:-1] for row in rows], width - len("  cannot tell"))
+    lines = lay_out(columns[first:], [row[first:-1] for row in rows], width - len(f"  {NOT_ALIKE}"))
     padded = max(len(line) for line in lines)
     return [f"{line:<{padded}}  {end}" for line, end in zip(lines, [head[-1], *(row[-1] for row in rows)], strict=True)]
 
@@ -184,16 +193,36 @@ def _named(sentence: str, labels: Sequence[str], jobs: int) -> str:
 
 
 def compared_text(found: ComparisonResult, width: int) -> str:
-    groups = {job.label: [_short(line, job) for line in job.found.lines] for job in found.jobs}
-    shown = groups if len(groups) > 1 else {"": next(iter(groups.values()), [])}
-    lines = [*(["not comparable because", *(f"  {reason}" for reason in found.refused)] if found.refused else [])]
-    lines += [f"note: {warning}" for warning in found.warnings]
-    return "\n".join([*lines, render_comparison(shown, notes=_notes(found), width=width)])
+    """The answer in sentences, the table, then each reason for doubt once; wrapped between words."""
+    several = len(found.jobs) > 1
+    head = ("job", "metric", "a", "b", "change", "verdict")
+    rows = [(job.label if several else "", *cells[1:]) for job, cells in _table(found)]
+    blocks = (
+        [part for sentence in comparison_sentences(found) for part in wrap(sentence, width, "  ")],
+        answers_table(head, rows, width),
+        [part for reason in undecided(found) for part in _reason(reason, width)],
+        [
+            part
+            for note in (*(f"note: {text}" for text in found.warnings), *_notes(found))
+            for part in wrap(note, width, "  ")
+        ],
+    )
+    return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
-def _short(line: Comparison, job: ComparedJob) -> Comparison:
-    """A line of a job that may not be compared, without the reasons that stand above the table."""
-    return replace(line, because=("not comparable",)) if job.found.pool.refused else line
+def _reason(reason: UndecidedReason, width: int) -> list[str]:
+    remedy = " → compare anyway: --anyway" if reason.word == NOT_ALIKE else ""
+    head = f"{reason.word}  {count(reason.rows, 'row')}  "
+    return wrap(f"{reason.sentence}{remedy}", width, " " * len(head), head)
+
+
+def _table(found: ComparisonResult) -> list[tuple[ComparedJob, tuple[str, ...]]]:
+    """The cells of each row; why a row has no verdict stands once below the table."""
+    return [
+        (job, (*comparison_cells(job.label, line)[:-1], answer_word(line, job)))
+        for job in found.jobs
+        for line in job.found.lines
+    ]
 
 
 def _notes(found: ComparisonResult) -> list[str]:
@@ -218,6 +247,7 @@ def compared_json(found: ComparisonResult) -> str:
         "a": found.a.names[0] if len(found.a.names) == 1 else ", ".join(found.a.references),
         "b": found.b.names[0] if len(found.b.names) == 1 else ", ".join(found.b.references),
         "results": {"a": list(found.a.names), "b": list(found.b.names)},
+        "answer": list(comparison_sentences(found)),
         "not_comparable": list(found.refused),
         "warnings": list(found.warnings),
         "unmatched": {"a": list(found.only_a), "b": list(found.only_b)},
@@ -240,18 +270,16 @@ def _job_document(job: ComparedJob) -> dict[str, Any]:
 
 
 def compared_markdown(found: ComparisonResult) -> str:
-    blocks: list[list[str]] = []
-    if found.refused:
-        blocks.append(["**Not comparable** because", "", *(f"- {escape(reason)}" for reason in found.refused)])
+    blocks: list[list[str]] = [[f"- {escape(sentence)}" for sentence in comparison_sentences(found)]]
     several = len(found.jobs) > 1
     head = [*(["job"] if several else []), "metric", "a", "b", "change", "verdict"]
     rule = [*(["---"] if several else []), "---", "---:", "---:", "---:", "---"]
-    rows = [
-        comparison_cells(job.label, _short(line, job))[0 if several else 1 :]
-        for job in found.jobs
-        for line in job.found.lines
-    ]
+    rows = [cells[0 if several else 1 :] for _, cells in _table(found)]
     blocks.append([f"| {' | '.join(cells)} |" for cells in (head, rule, *([escape(c) for c in row] for row in rows))])
+    reasons = [
+        f"- **{reason.word}** ({count(reason.rows, 'row')}): {escape(reason.sentence)}" for reason in undecided(found)
+    ]
+    blocks += [reasons] if reasons else []
     blocks.append([f"- {escape(note)}" for note in (*found.warnings, *_notes(found))])
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 

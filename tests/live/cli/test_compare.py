@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -57,7 +58,8 @@ def test_one_job_of_each(kept, cli) -> None:
     campaign = kept.campaign({1: 1.0, 8: 2.0})
     code, out, _ = cli("compare", f"{campaign}/0", f"{campaign}/1")
     assert code == 0
-    assert out.startswith("not comparable because\n  different batch: 1 against 8\n")
+    assert out.startswith("latency_ms: not like for like.\n")
+    assert re.search(r"^not like for like  \d rows?  different batch: 1 against 8", out, re.MULTILINE)
     code, out, _ = cli("compare", f"{campaign}/0", f"{campaign}/1", "--anyway", "-f", "json")
     assert list(answers(out).values()) == ["worse"]
 
@@ -126,7 +128,8 @@ def test_nothing_comparable_is_no_pass(kept, cli) -> None:
     kept.campaign({1: 1.0}, change=lambda job: replace(job, environment={"machine": {"cpu": "M4", "cores": 10}}))
     code, out, _ = cli("compare", "latest~1", "latest", "--fail-on-worse")
     assert code == 3
-    assert "different machine" in out.split("\n")[1]
+    assert "not like for like" in out.split("\n")[0]
+    assert "different machine" in out
     assert cli("compare", "latest~1", "latest")[0] == 0
 
 

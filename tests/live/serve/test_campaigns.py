@@ -67,6 +67,10 @@ def test_the_answer_in_words(server):
     tag = {"If-None-Match": client.get(f"/campaigns/{campaign}/answer").headers["etag"]}
     assert client.get(f"/campaigns/{campaign}/answer", headers=tag).status_code == 304
     is_problem(client.get("/campaigns/none/answer"), 404, "unknown-campaign")
+    (picture,) = client.get(f"/campaigns/{campaign}/panels").json()["items"]
+    assert picture["title"] == "latency_ms of all jobs"
+    assert picture["svg"].startswith("<svg")
+    is_problem(client.get("/campaigns/none/panels"), 404, "unknown-campaign")
 
 
 def test_an_unchanged_result_is_not_sent_again(server):

@@ -56,21 +56,35 @@ def two(build, side):
     return compared(a, b)
 
 
-def test_text_says_first_what_may_not_be_compared(two) -> None:
-    lines = compared_text(two, 120).split("\n")
-    assert lines[0] == "not comparable because"
-    assert lines[1] == (
-        "  batch=8 threads=2: different machine: processor AMD EPYC 9454P 48-Core Processor against processor M4"
+def test_text_begins_with_the_answer_and_ends_with_each_doubt_once(two) -> None:
+    answer, table, reasons, notes = (block.split("\n") for block in compared_text(two, 120).split("\n\n"))
+    assert (
+        answer[0]
+        == "latency_ms: b is worse in 1 of 2 jobs by 20 % (+18.9 to +21.1 %), not like for like in 1 of 2 jobs."
     )
-    assert lines[2].split() == ["job", "metric", "a", "b", "change", "verdict"]
-    assert re.match(r"batch=1 threads=1 +latency_ms .* \+20 % \[\+18\.\d, \+21\.\d\]  worse$", lines[3])
-    assert lines[5].endswith("cannot tell: not comparable")
-    assert lines[7:10] == [
+    assert table[0].split() == ["job", "metric", "a", "b", "change", "verdict"]
+    assert re.match(r"batch=1 threads=1 +latency_ms .* \+20 % \[\+18\.\d, \+21\.\d\]  worse$", table[1])
+    assert table[3].endswith("  not like for like")
+    assert [line.partition("  ")[0] for line in reasons if not line.startswith(" ")] == [
+        "not like for like",
+        "cannot tell",
+    ]
+    assert reasons[0].startswith(
+        "not like for like  2 rows  different machine: processor AMD EPYC 9454P 48-Core Processor"
+    )
+    assert "--anyway" in " ".join(reasons)
+    assert notes[0:3] == [
         "only in a: batch=2 threads=1",
         "only in b: batch=64 threads=1",
         "a old squeezenet on a CPU 2026-02-09T10:00:00",
     ]
-    assert lines[-1] == "change is b against a, from the spread between runs"
+    assert notes[-1] == "change is b against a, from the spread between runs"
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_text_breaks_between_words(two, width) -> None:
+    lines = compared_text(two, width).split("\n")
+    assert max(map(len, lines)) <= width
 
 
 def test_what_is_true_of_all_jobs_is_said_once() -> None:
@@ -84,6 +98,7 @@ def test_json_holds_everything(two) -> None:
     assert document["results"] == {"a": ["old"], "b": ["new"]}
     assert document["unmatched"] == {"a": ["batch=2 threads=1"], "b": ["batch=64 threads=1"]}
     first, second = document["jobs"]
+    assert document["answer"][0].startswith("latency_ms: b is worse in 1 of 2 jobs")
     assert (first["comparable"], second["comparable"]) == (True, False)
     assert second["not_comparable"][0].startswith("different machine")
     line = next(one for one in first["metrics"] if one["metric"] == "latency_ms")
@@ -110,9 +125,10 @@ def test_markdown_keeps_its_columns_whatever_the_names_say(build, side) -> None:
     assert "<i>" not in text
 
 
-def test_markdown_says_first_what_may_not_be_compared(two) -> None:
+def test_markdown_begins_with_the_answer(two) -> None:
     text = compared_markdown(two)
-    assert text.startswith("**Not comparable** because\n\n- batch=8 threads=2: different machine")
+    assert text.startswith("- latency\\_ms: b is worse in 1 of 2 jobs by 20 %")
+    assert "- **not like for like** (2 rows): different machine" in text
     assert "| batch=1 threads=1 | latency\\_ms |" in text
 
 

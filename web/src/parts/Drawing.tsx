@@ -12,7 +12,7 @@ import sheet from '../../../src/assay/report/html/chart.css?raw'
 
 interface DrawingProps extends Rows {
   title: string
-  /** How to read it, in a sentence or two. */
+  /** How to read it, in a sentence or two; empty where another drawing says it. */
   says: string
   /** The text of one <svg> element. */
   svg: string
@@ -30,7 +30,7 @@ export function Drawing({ title, says, svg, columns, rows }: DrawingProps) {
       <h3>{title}</h3>
       {broken && <p className="quiet">The picture that came from the server cannot be read; its numbers are below.</p>}
       <div ref={host} className="drawing-host" />
-      <figcaption>{says}</figcaption>
+      {says && <figcaption>{says}</figcaption>}
       <Take
         title={title}
         rows={{ columns, rows }}

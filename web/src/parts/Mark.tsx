@@ -33,10 +33,11 @@ const ANSWERS: Record<string, [Tone, string]> = {
   better: ['good', '▲'],
   worse: ['bad', '▼'],
   'cannot tell': ['unknown', '◆'],
+  'not like for like': ['warn', '≠'],
   base: ['unknown', '='],
 }
 
-/** One of three answers; `cannot tell` has a look of its own. */
+/** Better, worse, cannot tell or not like for like: each has a look of its own. */
 export function Answer({ answer }: { answer: string }) {
   const [tone, glyph] = ANSWERS[answer] ?? (['unknown', '?'] as const)
   return <Mark tone={tone} glyph={glyph} word={answer} square={answer === 'cannot tell'} />

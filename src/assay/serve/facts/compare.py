@@ -69,6 +69,8 @@ class ComparedCell:
     answer: Answer | Literal["base"] | None
     """Null where there is nothing to judge."""
     because: tuple[str, ...]
+    comparable: bool = True
+    """False where the sides do not answer the same question; the answer is then "cannot tell"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,7 +388,8 @@ def _cell(job: _Row, metric: str, side: str) -> ComparedCell:
     if line is None or stats is None:
         why = _why_not(job, read, metric, judged=compared is not None)
         return ComparedCell(side, summary.id, summary.verdict, view, None, None, (why,))
-    return ComparedCell(side, summary.id, summary.verdict, view, line.change, line.answer, line.because)
+    alike = compared is None or not compared.pool.refused
+    return ComparedCell(side, summary.id, summary.verdict, view, line.change, line.answer, line.because, alike)
 
 
 def _why_not(job: _Row, one: ReadResult, metric: str, *, judged: bool) -> str:

@@ -181,9 +181,9 @@ def test_what_may_not_be_compared_says_why_and_can_be_asked_anyway(browser, demo
     with watched_page(browser, demo) as watched:
         page = watched.page
         page.goto(f"/compare?{sides}")
-        refused = page.get_by_role("region", name="Not comparable because…")
+        refused = page.get_by_role("region", name="Not like for like")
         expect(refused).to_contain_text(why)
-        expect(page.get_by_role("table").first).to_contain_text("cannot tell")
+        expect(page.get_by_role("table").first).to_contain_text("not like for like")
         anyway = page.get_by_role("checkbox", name=re.compile("Compare anyway"))
         anyway.click()
         page.wait_for_url(re.compile("anyway=yes"))

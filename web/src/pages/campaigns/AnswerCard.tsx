@@ -72,10 +72,8 @@ function metricColumn({ metric, unit, better }: Written['columns'][number], at: 
       if (cell === undefined) return null
       return (
         <span className="number">
-          <strong>{cell.value}</strong>{' '}
-          <span className="quiet">
-            {at === 0 && cell.interval} {cell.spread}
-          </span>
+          <strong>{cell.value}</strong> {at === 0 && <span className="quiet interval">{cell.interval} </span>}
+          <span className="quiet">{cell.spread}</span>
         </span>
       )
     },

@@ -4,7 +4,7 @@ import { useMemo } from 'react'
 import { type Choices, useSorting } from '@/app/choices'
 import { ChangeBar } from '@/pages/compare/ChangeBar'
 import { MetricChoice } from '@/pages/compare/MetricChoice'
-import { type Cell, type Comparison, changeOf, type Row, type Side } from '@/pages/compare/records'
+import { ANSWERS, type Cell, type Comparison, changeOf, type Row, type Side, wordOf } from '@/pages/compare/records'
 import { Empty } from '@/parts/Empty'
 import { Field } from '@/parts/Field'
 import { Answer, Verdict } from '@/parts/Mark'
@@ -36,7 +36,7 @@ export function AnswersTable({ found, choices }: { found: Comparison; choices: C
 
 /** The rows in which some side has the answer that is asked for. */
 export function fitting(rows: Row[], answer: string): Row[] {
-  return answer === '' ? rows : rows.filter((row) => row.cells.some((cell) => cell.answer === answer))
+  return answer === '' ? rows : rows.filter((row) => row.cells.some((cell) => wordOf(cell) === answer))
 }
 
 function AnswerChoice({ choices }: { choices: Choices }) {
@@ -49,7 +49,7 @@ function AnswerChoice({ choices }: { choices: Choices }) {
           onChange={(event) => choices.choose({ answer: event.target.value })}
         >
           <option value="">any</option>
-          {['better', 'worse', 'cannot tell'].map((one) => (
+          {ANSWERS.map((one) => (
             <option key={one}>{one}</option>
           ))}
         </select>
@@ -164,7 +164,7 @@ function Judged({ row, cell, answer, most }: { row: Row; cell: Cell; answer: str
     <>
       <div className="judged">
         {change !== null && <ChangeBar change={change} interval={cell.change} answer={answer} most={most} />}
-        <Answer answer={answer} />
+        <Answer answer={wordOf(cell) ?? answer} />
         {change !== null && (
           <span className="number">
             {percent(change, true)} <span className="quiet">{doubt}</span>

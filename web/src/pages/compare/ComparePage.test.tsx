@@ -50,11 +50,28 @@ test('what is not comparable is listed, and can be compared anyway', async () =>
     [COMPARE]: comparison({ not_comparable: ['different optimization: all against disable'] }),
   })
   const { router } = show(BOTH)
-  expect(await screen.findByRole('heading', { name: /Not comparable because/ })).toBeTruthy()
+  expect(await screen.findByRole('heading', { name: /Not like for like/ })).toBeTruthy()
   expect(screen.getByText('different optimization: all against disable')).toBeTruthy()
   await userEvent.click(screen.getByRole('checkbox', { name: /Compare anyway/ }))
   await waitFor(() => expect(asked.some((one) => new URL(one.url).searchParams.get('anyway') === 'true')).toBe(true))
   expect(router.state.location.search).toMatchObject({ anyway: 'yes' })
+})
+
+test('what is not like for like is another word than what chance leaves open', async () => {
+  const found = comparison()
+  const [first, second] = found.rows
+  const [base, other] = second?.cells ?? []
+  if (!first || !second || !base || !other) throw new Error('the example has two rows')
+  answer({
+    [COMPARE]: { ...found, rows: [first, { ...second, cells: [base, { ...other, comparable: false }] }] },
+  })
+  show(BOTH)
+  const row = await screen.findByRole('row', { name: /batch=8 latency_ms/ })
+  expect(within(row).getByText('not like for like')).toBeTruthy()
+  expect(within(row).queryByText('cannot tell')).toBeNull()
+  const answers = screen.getByRole('list', { name: 'Answers in numbers' }).textContent
+  expect(answers).toContain('latency_ms: B is worse in 1 of 2 jobs by 10 %, not like for like in 1 of 2 jobs.')
+  expect(answers).toContain('1 not like for like')
 })
 
 test('with nothing chosen it offers the last two campaigns of a benchmark', async () => {

@@ -65,8 +65,8 @@ function Found({ found: comparison, choices }: { found: Comparison; choices: Cho
   const found = useMemo(() => ({ ...comparison, sides: titled(comparison.sides) }), [comparison])
   return (
     <>
-      <NotComparable reasons={found.not_comparable} choices={choices} />
       <Summary found={found} />
+      <NotComparable reasons={found.not_comparable} choices={choices} />
       <Notes found={found} />
       {found.rows.length === 0 ? (
         <Empty title="These sides have no job and metric in common.">

@@ -1,8 +1,8 @@
 import type { Choices } from '@/app/choices'
-import { type Comparison, counted, letterOf } from '@/pages/compare/records'
+import { type Comparison, counted, letterOf, sentencesOf } from '@/pages/compare/records'
 import { Mark } from '@/parts/Mark'
 
-/** Why some of it is not comparable: before any number, with a way to compare anyway. */
+/** Why some of it is not like for like, with a way to compare anyway. */
 export function NotComparable({ reasons, choices }: { reasons: string[]; choices: Choices }) {
   const isAnyway = choices.text('anyway') === 'yes'
   if (reasons.length === 0 && !isAnyway) return null
@@ -10,7 +10,7 @@ export function NotComparable({ reasons, choices }: { reasons: string[]; choices
     <section className="card not-comparable" aria-labelledby="not-comparable">
       {reasons.length > 0 && (
         <h2 id="not-comparable">
-          <Mark tone="unknown" glyph="◆" word="Not comparable because…" square />
+          <Mark tone="warn" glyph="≠" word="Not like for like" />
         </h2>
       )}
       <ul>
@@ -30,7 +30,7 @@ export function NotComparable({ reasons, choices }: { reasons: string[]; choices
   )
 }
 
-/** For each side, how many of the rows are better, worse or undecided. */
+/** For each side the answer in sentences, and how many of the rows have which answer. */
 export function Summary({ found }: { found: Comparison }) {
   const others = found.sides.slice(1)
   return (
@@ -42,6 +42,9 @@ export function Summary({ found }: { found: Comparison }) {
             <p>
               <strong>{side.name}</strong> <span className="quiet">against {letterOf(0)}</span>
             </p>
+            {sentencesOf(found.rows, { ...side, name: letterOf(found.sides.indexOf(side)) }).map((one) => (
+              <p key={one}>{one}</p>
+            ))}
             <Counts count={count} />
           </li>
         )
@@ -51,13 +54,15 @@ export function Summary({ found }: { found: Comparison }) {
 }
 
 function Counts({ count }: { count: ReturnType<typeof counted> }) {
-  const { better, worse, 'cannot tell': unknown } = count
-  if (better + worse + unknown === 0) return <p className="quiet">Nothing to compare: no job is on both sides.</p>
+  const { better, worse, 'cannot tell': unknown, 'not like for like': unlike } = count
+  if (better + worse + unknown + unlike === 0)
+    return <p className="quiet">Nothing to compare: no job is on both sides.</p>
   return (
     <p className="actions">
       <Mark tone="good" glyph="▲" word={`${better} better`} />
       <Mark tone="bad" glyph="▼" word={`${worse} worse`} />
       <Mark tone="unknown" glyph="◆" word={`${unknown} cannot tell`} square />
+      {unlike > 0 && <Mark tone="warn" glyph="≠" word={`${unlike} not like for like`} />}
     </p>
   )
 }

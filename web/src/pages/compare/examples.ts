@@ -21,6 +21,7 @@ const base = (median: number): Cell => ({
   change: null,
   answer: 'base',
   because: [],
+  comparable: true,
 })
 
 const judged = (
@@ -36,6 +37,7 @@ const judged = (
   change: interval(...change),
   answer,
   because,
+  comparable: true,
 })
 
 const row = (batch: number, cells: Cell[]): Row => ({

@@ -1,4 +1,5 @@
 import type { Api } from '@/api/client'
+import { percent } from '@/parts/numbers'
 
 export type Comparison = Api<'Comparison'>
 export type Side = Comparison['sides'][number]
@@ -37,14 +38,49 @@ export function titled(sides: Side[]): Side[] {
   })
 }
 
-/** What the rows that are shown say about one side: how often better, worse, cannot tell. */
-export function counted(rows: Row[], side: string): Record<'better' | 'worse' | 'cannot tell', number> {
-  const found = { better: 0, worse: 0, 'cannot tell': 0 }
+export const ANSWERS = ['better', 'worse', 'cannot tell', 'not like for like'] as const
+export type AnswerWord = (typeof ANSWERS)[number]
+
+/** The answer of a cell in words: what must not be compared is another thing than what chance leaves open. */
+export function wordOf(cell: Cell | undefined): AnswerWord | null {
+  if (!cell || cell.answer === null || cell.answer === 'base') return null
+  return cell.comparable === false ? 'not like for like' : cell.answer
+}
+
+/** What the rows that are shown say about one side: how often each answer. */
+export function counted(rows: Row[], side: string): Record<AnswerWord, number> {
+  const found = { better: 0, worse: 0, 'cannot tell': 0, 'not like for like': 0 }
   for (const row of rows) {
-    const answer = row.cells.find((cell) => cell.side === side)?.answer
-    if (answer === 'better' || answer === 'worse' || answer === 'cannot tell') found[answer] += 1
+    const word = wordOf(row.cells.find((cell) => cell.side === side))
+    if (word) found[word] += 1
   }
   return found
+}
+
+/** The answer in one sentence per metric: which side is better, by how much, and how much of it is open. */
+export function sentencesOf(rows: Row[], side: Side): string[] {
+  return [...new Set(rows.map((row) => row.metric))].flatMap((metric) => {
+    const words = rows
+      .filter((row) => row.metric === metric)
+      .flatMap((row) => {
+        const cell = row.cells.find((one) => one.side === side.key)
+        const word = wordOf(cell)
+        return word && cell ? [{ word, by: Math.abs(changeOf(row, cell) ?? 0) }] : []
+      })
+    const parts = ANSWERS.flatMap((word) => {
+      const those = words.filter((one) => one.word === word)
+      if (those.length === 0) return []
+      const where = words.length === 1 ? '' : ` in ${those.length} of ${words.length} jobs`
+      const isMove = word === 'better' || word === 'worse'
+      return [`${isMove ? `${side.name} is ` : ''}${word}${where}${isMove ? byText(those.map((one) => one.by)) : ''}`]
+    })
+    return parts.length > 0 ? [`${metric}: ${parts.join(', ')}.`] : []
+  })
+}
+
+function byText(changes: number[]): string {
+  const [low, high] = [percent(Math.min(...changes)), percent(Math.max(...changes))]
+  return low === high ? ` by ${low}` : ` by ${low} to ${high}`
 }
 
 /** The relative change of a cell against the base of its row, by the medians; null where one is missing. */
