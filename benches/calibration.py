@@ -1,6 +1,6 @@
 """Does each statistical promise of `assay.analyse` hold? Known truths are simulated and the promises counted.
 
-    .venv/bin/python benches/calibration.py [rounds] > benches/results/calibration.md
+    .venv/bin/python -m benches.calibration [rounds] > benches/results/calibration.md
 
 The tests run the same table with fewer rounds.
 """
@@ -18,10 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.analyse.compare import compare_metric
-from assay.analyse.intervals import between_runs, median_interval_of_run, order_statistic_interval, percentile_estimate
+from assay.analyse.intervals import between_runs, median_interval_of_run
 from assay.analyse.records import Interval
 from assay.analyse.steady_state import drift, enough, steady
 from assay.analyse.summary import summarise
+from benches.figures import order_statistic_interval, percentile_estimate
 
 Rng = np.random.Generator
 Values = NDArray[np.float64]

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.analyse.intervals import order_statistic_interval
+from assay.analyse.intervals import LEVEL, backed, binomial_rank, tolerated
+from assay.analyse.records import Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +51,28 @@ def median_of(rounds: Sequence[float] | NDArray[np.float64]) -> Figure:
 def ratio_of(ours: Sequence[float], theirs: Sequence[float]) -> Figure:
     """The median of paired ratios with its 95 % interval: one bad round of a shared machine must not widen it."""
     return median_of(np.asarray(ours, dtype=np.float64) / np.asarray(theirs, dtype=np.float64))
+
+
+def order_statistic_interval(values: NDArray[np.float64], q: float, level: float = LEVEL) -> Interval | None:
+    """The interval of a quantile from two order statistics, for independent samples of any distribution.
+
+    The i-th smallest value lies above the quantile only if fewer than i samples lie below it, which has a
+    binomial chance; each end takes half of what the level leaves. None where no two of the values reach the level.
+    """
+    n = values.size
+    tail = round((1 - level) / 2, 12)
+    below = binomial_rank(n, q, tail) if n else -1
+    above = binomial_rank(n, 1 - q, tail) if n else -1
+    if below < 0 or above < 0:
+        return None
+    ranks = (below, n - 1 - above)
+    low, high = np.partition(values, ranks)[list(ranks)]
+    return Interval(float(low), float(high), level, f"order statistics of {n} independent samples")
+
+
+def percentile_estimate(values: NDArray[np.float64], p: float) -> float | None:
+    """LoadGen's early stopping estimate: at or above the true percentile with 99 % confidence; None for too few."""
+    if not backed(values.size, p):
+        return None
+    rank = values.size - tolerated(values.size, p)
+    return float(np.partition(values, rank)[rank])

@@ -11,7 +11,6 @@ import numpy as np
 from sqlalchemy import func, select
 from tests.support.running_server import ServerProcess
 
-from assay.analyse.intervals import order_statistic_interval
 from assay.analyse.judge import judge
 from assay.documents import to_json, to_plain
 from assay.place.fleet.protocol import Enrolment
@@ -20,7 +19,7 @@ from assay.plan.plan import make_plan
 from assay.run.records import DeviceProof, RunOutcome, SampleSet, SingleRunResult
 from assay.spec.load import load
 from assay.store.tables import AttemptRow, EventRow, EvidenceRow
-from benches.figures import Figure
+from benches.figures import Figure, order_statistic_interval
 from benches.page import Page, Table
 from benches.processes import contest
 from benches.servers import (

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.analyse.series import Finding, Series, State, detect
+from assay.analyse.series import Finding, Series, detect
 from benches import venvs
 from benches.figures import Figure, median_of
 from benches.page import Page, Table
@@ -204,8 +204,7 @@ def _memories(count: int) -> Table:
 
 
 def _ever(row: Values) -> bool:
-    state = State(Series(row[:20]))
-    return any(state.append(float(value)).findings for value in row[20:])
+    return any(detect(Series(row[: count + 1])).findings for count in range(21, row.size + 1))
 
 
 def _errors(count: int) -> Table:
@@ -365,8 +364,7 @@ def _speed(peers: _Peers, *, quick: bool) -> Table:
     rows = [
         _timed("1,000 points, no change", [_once(lambda row=row: detect(Series(row))) for row in long], 0.010),
         _timed("1,000 points, three steps", [_once(lambda row=row: detect(Series(row))) for row in stepped], 0.010),
-        _timed("one point more after 1,000: whole look", _appended(long, whole=True), None),
-        _timed("one point more after 1,000: `State.append`, mean of 64", _appended(long, whole=False), None),
+        _timed("one point more after 1,000", _appended(long), None),
     ]
     for script, name in peers.names.copy().items():
         answer = peers.look(script, long[: 3 if quick else 9])
@@ -397,16 +395,12 @@ def _once(call: Callable[[], object]) -> float:
     return perf_counter() - begin
 
 
-def _appended(rows: Values, *, whole: bool) -> list[float]:
+def _appended(rows: Values) -> list[float]:
     times = []
-    for row in rows[: 3 if whole else 11]:
-        state = State(Series(row[:936]))
+    for row in rows[:3]:
         begin = perf_counter()
         for place in range(936, 1000):
-            if whole:
-                detect(Series(row[: place + 1]))
-            else:
-                state.append(float(row[place]))
+            detect(Series(row[: place + 1]))
         times.append((perf_counter() - begin) / 64)
     return times
 

@@ -1,4 +1,4 @@
-"""Rebuilds examples/year and the pictures of docs/reference/a-year.md: `python scripts/year_example.py [STORE]`.
+"""Rebuilds examples/year and the pictures of docs/reference/a-year.md: `python -m scripts.year_example [STORE]`.
 
 A year of nightly results is drawn from its settings, played into a new store night by night, and checked there by the
 same code that checks results of a real machine. What was found is put beside what is true.
@@ -15,6 +15,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from scripts.detection_score import DetectedChange, RecordingObserver, ScoreLine, marks, score
+
 from assay import __version__
 from assay.alert.digest import Movement, build, digest_markdown
 from assay.alert.digest.html import digest_html, picture_of
@@ -22,10 +24,10 @@ from assay.alert.digest.material import DigestInput, ended, movement, read
 from assay.alert.evaluate import act
 from assay.alert.ingest import expect
 from assay.api.store_source import StoreSource
-from assay.demo.replay import DetectionObserver, play
+from assay.demo.replay import play
 from assay.report.html.series import SeriesPoint, series_svg
 from assay.series.repository import SeriesStore
-from assay.sim.history import DetectedChange, History, ScoreLine, SimulatedClock, marks, score, series_name, truth, year
+from assay.sim.history import History, SimulatedClock, series_name, truth, year
 from assay.sim.history.settings import year_text
 from assay.store.alerts import AlertFilter
 from assay.store.store import Store
@@ -52,7 +54,7 @@ def main(kept: Path | None = None) -> None:
     if first is None:
         sys.exit("the year has no first night")
     with TemporaryDirectory() as folder:
-        store, watch = Store(kept or Path(folder) / "year"), DetectionObserver(first)
+        store, watch = Store(kept or Path(folder) / "year"), RecordingObserver(first)
         play(history, store, watch, first)
         _deal_with(store, first, first + timedelta(days=history.nights - 1, hours=6))
         lines = score(truth(history), watch.found(store))

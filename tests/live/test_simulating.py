@@ -6,12 +6,13 @@ import json
 from datetime import UTC, datetime
 
 import pytest
+from scripts.detection_score import RecordingObserver, marks, score
 
 from assay.analyse.series.identity import context, machine_kind
-from assay.demo.replay import DetectionObserver, play
+from assay.demo.replay import play
 from assay.report.result import read_campaign
 from assay.series.repository import SeriesStore
-from assay.sim.history import History, marks, score, truth
+from assay.sim.history import History, truth
 from assay.store.store import Store
 
 FIRST = datetime(2025, 1, 1, 3, tzinfo=UTC)
@@ -102,7 +103,7 @@ def history() -> History:
 
 @pytest.fixture(scope="module")
 def played(history, tmp_path_factory):
-    kept, watch = Store(tmp_path_factory.mktemp("year") / "store"), DetectionObserver(FIRST)
+    kept, watch = Store(tmp_path_factory.mktemp("year") / "store"), RecordingObserver(FIRST)
     assert play(history, kept, watch, FIRST) == 2 * (110 - 4)
     yield kept, watch
     kept.close()

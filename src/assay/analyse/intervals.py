@@ -48,23 +48,6 @@ def _t_interval(array: NDArray[np.float64], level: float) -> tuple[float, float]
     return mean - half, mean + half
 
 
-def order_statistic_interval(values: NDArray[np.float64], q: float, level: float = LEVEL) -> Interval | None:
-    """The interval of a quantile from two order statistics, for independent samples of any distribution.
-
-    The i-th smallest value lies above the quantile only if fewer than i samples lie below it, which has a
-    binomial chance; each end takes half of what the level leaves. None where no two of the values reach the level.
-    """
-    n = values.size
-    tail = round((1 - level) / 2, 12)
-    below = binomial_rank(n, q, tail) if n else -1
-    above = binomial_rank(n, 1 - q, tail) if n else -1
-    if below < 0 or above < 0:
-        return None
-    ranks = (below, n - 1 - above)
-    low, high = np.partition(values, ranks)[list(ranks)]
-    return Interval(float(low), float(high), level, f"order statistics of {n} independent samples")
-
-
 def median_interval_of_run(durations: NDArray[np.float64] | NDArray[np.int64], level: float = LEVEL) -> Interval | None:
     """The interval of the median of one run, honest also where samples remember the ones before them.
 
@@ -199,14 +182,6 @@ def samples_needed(p: float) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if tolerated(middle, p) >= 1 else (middle, high)
     return high
-
-
-def percentile_estimate(values: NDArray[np.float64], p: float) -> float | None:
-    """LoadGen's early stopping estimate: at or above the true percentile with 99 % confidence; None for too few."""
-    if not backed(values.size, p):
-        return None
-    rank = values.size - tolerated(values.size, p)
-    return float(np.partition(values, rank)[rank])
 
 
 _GAMMA_STEPS = 10_000

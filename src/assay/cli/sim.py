@@ -166,7 +166,6 @@ def _declared(file: object) -> list[dict[str, str]]:
 
 def _played(made: History, folder: Path, today: datetime) -> str:
     from assay.demo.replay import DetectionObserver, play
-    from assay.sim.history import first_night
     from assay.store.store import Store
 
     store = Store(folder)
@@ -177,7 +176,7 @@ def _played(made: History, folder: Path, today: datetime) -> str:
                 code="sim-history",
                 try_="name a new folder: simulated results must not stand beside measured ones",
             )
-        jobs = play(made, store, DetectionObserver(first_night(made, today)), today)
+        jobs = play(made, store, DetectionObserver(), today)
     finally:
         store.close()
     return f"{jobs} jobs of {made.nights} nights in {folder.absolute()}"

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import groupby
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
 from assay.analyse.checks import verdict_of
 from assay.analyse.judge import judge
-from assay.analyse.records import Answer, Check, MultiRunJobResult
+from assay.analyse.records import Check, MultiRunJobResult
 from assay.clock import iso
 from assay.demo.machines import machine_facts
 from assay.documents import to_json
 from assay.plan.job import Event, Job, campaign_state
 from assay.plan.plan import Plan, make_plan
 from assay.run.records import Failure, RunOutcome, SingleRunResult
-from assay.sim.history import DetectedChange, History, NightResult, SimulatedClock, first_night, nights, series_name
+from assay.sim.history import History, NightResult, SimulatedClock, first_night, nights
 from assay.sim.history.generator import NightEnvironment
 from assay.spec.benchmark import Definition
 from assay.spec.load import Loaded, load
@@ -40,15 +40,7 @@ _RUN_S = 60.0
 _MORNING_S = 4 * 3600.0
 
 
-class ReplayObserver(Protocol):
-    """Is called for everything that is played."""
-
-    def campaign(self, store: Store, campaign: str, at: datetime) -> None: ...
-
-    def morning(self, store: Store, at: datetime) -> None: ...
-
-
-def play(history: History, store: Store, observer: ReplayObserver, today: datetime) -> int:
+def play(history: History, store: Store, observer: DetectionObserver, today: datetime) -> int:
     """Play a history into a store; return how many jobs there were."""
     files = {bench.name: bench.file for bench in history.benchmarks}
     plans: dict[str, tuple[Loaded, Plan]] = {}
@@ -147,34 +139,15 @@ def _environment(night: NightEnvironment) -> dict[str, JsonValue]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class FindingReport:
-    """What was reported about a finding in a night."""
-
-    night: int
-    state: str
-    answer: Answer
-    cause: str
-
-
 class DetectionObserver:
-    """Checks a store as a server does while results come in, and records what was reported when."""
+    """Checks a store as a server does while results come in."""
 
-    def __init__(self, first: datetime) -> None:
-        self._first = first
-        self.diary: dict[str, list[FindingReport]] = {}
-        """Finding → its reports, in order of time."""
-
-    def campaign(self, store: Store, campaign: str, at: datetime) -> None:
+    def campaign(self, store: Store, campaign: str, at: datetime) -> tuple[KnownFinding, ...]:
         """Take the results of a campaign into their series: points, findings, alerts."""
         from assay.alert.ingest import observe
         from assay.report.result import read_campaign
 
-        night = _night(at.timestamp(), self._first)
-        for record in observe(store, read_campaign(store, campaign), SimulatedClock(at)):
-            self.diary.setdefault(record.id, []).append(
-                FindingReport(night, record.state, record.finding.answer, record.triage.cause)
-            )
+        return observe(store, read_campaign(store, campaign), SimulatedClock(at))
 
     def morning(self, store: Store, at: datetime) -> None:
         from assay.alert.ingest import check_silence
@@ -182,48 +155,3 @@ class DetectionObserver:
         from assay.store.alerts import AlertRules
 
         check_silence(store, rules_of(AlertRules(store.engine).list()), SimulatedClock(at))
-
-    def found(self, store: Store) -> tuple[DetectedChange, ...]:
-        """What was reported about the series of the store, with nights instead of points; also what was withdrawn.
-
-        Left out: what was never reported as better or worse.
-        """
-        from assay.series.repository import SeriesStore
-
-        series_store = SeriesStore(store)
-        out: list[DetectedChange] = []
-        for record in series_store.list():
-            nights_of = [_night(point.at, self._first) for point in series_store.points(record.id)]
-            for finding in series_store.findings(series=record.id):
-                change = _detected(finding, nights_of, self._first, self.diary.get(finding.id, []))
-                out += [change] if change else []
-        return tuple(sorted(out, key=lambda change: (change.series, change.night)))
-
-
-def _detected(
-    known: KnownFinding, nights_of: Sequence[int], first: datetime, reports: Sequence[FindingReport]
-) -> DetectedChange | None:
-    finding = known.finding
-    claims = [report for report in reports if report.answer != "cannot tell" and report.state != "gone"]
-    if finding.change is None or finding.interval is None or not claims:
-        return None
-    doubted = finding.answer == "cannot tell"
-    job = int((known.first_bad.job or "").rpartition("-job-")[2] or 0)
-    return DetectedChange(
-        series=series_name(known.series.benchmark, job, known.series.metric),
-        night=_night(known.first_bad.at, first),
-        range=(nights_of[finding.range[0]], nights_of[finding.range[1]]),
-        kind=finding.kind,
-        size=finding.change,
-        low=finding.interval.low,
-        high=finding.interval.high,
-        cause=known.triage.cause,
-        probability=finding.probability,
-        reported=claims[0].night,
-        first_cause=claims[0].cause,
-        withdrawn=reports[-1].night if known.state == "gone" or doubted else None,
-    )
-
-
-def _night(at: float, first: datetime) -> int:
-    return int((at - first.timestamp()) // 86_400) + 1

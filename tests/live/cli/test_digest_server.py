@@ -28,7 +28,7 @@ def folder(tmp_path):
     """A store with 57 nights, one of the last with a failed job."""
     place = tmp_path / "server"
     store = Store(place)
-    play(History.model_validate_json(json.dumps(SMALL | {"nights": 57})), store, DetectionObserver(FIRST), FIRST)
+    play(History.model_validate_json(json.dumps(SMALL | {"nights": 57})), store, DetectionObserver(), FIRST)
     known = SeriesStore(store)
     known.expect(known.findings()[0].id)
     store.close()

@@ -2,6 +2,7 @@ import time
 
 import numpy as np
 import pytest
+from benches.figures import order_statistic_interval
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -10,7 +11,6 @@ from scipy import stats
 from assay.analyse.intervals import (
     between_runs,
     median_interval_of_run,
-    order_statistic_interval,
     relative_half_width,
 )
 from assay.analyse.records import Interval

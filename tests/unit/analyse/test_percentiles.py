@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
+from benches.figures import percentile_estimate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.analyse.intervals import backed, percentile_estimate, samples_needed, tolerated
+from assay.analyse.intervals import backed, samples_needed, tolerated
 
 
 @pytest.mark.parametrize(("p", "needed"), [(0.9, 64), (0.95, 130), (0.99, 662), (0.999, 6636)])

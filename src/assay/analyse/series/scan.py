@@ -17,7 +17,6 @@ import numpy as np
 from assay.analyse.intervals import incomplete_beta, t_tail
 from assay.analyse.series.spread import CLIP, OUTLIER, Burst, median, middle_and_spread, standardised
 from assay.analyse.series.whitening import (
-    Growing,
     Places,
     Values,
     Whitened,
@@ -121,14 +120,6 @@ def clearest_step(values: Values, weights: Values, *, newest: bool) -> ChangeCan
     if piece is None:
         return ChangeCandidate((), 1.0)
     return _step_candidate(values, step_score(piece, newest=newest), newest=newest)
-
-
-def step_chance_of_last(piece: Growing, places: int) -> float:
-    """The chance of the clearest step among the newest places."""
-    whole, gain = piece.newest(places)
-    score = evidence(whole, gain)
-    scored = score.score - penalty(whole.count, newest=True)[-score.score.size :]
-    return _chance(SPLITS, float(scored.max()), whole.count, score.memory, _SHARE_OF_STEPS)
 
 
 def memory_costs(values: Values, weights: Values) -> Values | None:

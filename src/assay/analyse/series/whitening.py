@@ -74,13 +74,13 @@ class Whitened:
         row = int(self.unchanged.argmin())
         return np.array([row // 2, row])
 
-    def splits(self, first: int = 1, rows: Places | slice = slice(None)) -> Gain:
-        """A step before each point from `first` on: place p is a step between points first + p - 1 and first + p."""
-        u, y = self.weights[first:], self.values[rows, first:]
+    def splits(self, rows: Places | slice = slice(None)) -> Gain:
+        """A step before each point but the first: place p is a step between points p and p + 1."""
+        u, y = self.weights[1:], self.values[rows, 1:]
         level_sum, values_sum = self.level_sum[rows], self.values_sum[rows]
-        tail = level_sum[:, -1:] - level_sum[:, first + 1 :]
-        vy = u * y + values_sum[:, -1:] - values_sum[:, first + 1 :]
-        return self._gain(vy, u * u + tail, u * self.level[rows, first:] + tail, rows)
+        tail = level_sum[:, -1:] - level_sum[:, 2:]
+        vy = u * y + values_sum[:, -1:] - values_sum[:, 2:]
+        return self._gain(vy, u * u + tail, u * self.level[rows, 1:] + tail, rows)
 
     def spans(self, first: Places, end: Places) -> Gain:
         """Another level from `first` up to but without `end`, for each pair; both inside the piece."""
@@ -104,7 +104,7 @@ class Whitened:
         rows = self._two_memories
         if not rows.any():
             return np.empty(0, np.intp), np.empty(0, np.intp)
-        gain = self.splits(rows=rows)
+        gain = self.splits(rows)
         places = []
         for explained in gain.size**2 * gain.information:
             peaks = 1 + np.flatnonzero((explained[1:-1] >= explained[:-2]) & (explained[1:-1] >= explained[2:]))
@@ -141,51 +141,6 @@ class Whitened:
         size = (vy - uv * (self.values_sum[rows, -1:] / whole)) / information
         left = self.left[rows, None] - size * size * information
         return Gain(size, information, np.maximum(left, _NOTHING * self.count))
-
-
-class Growing:
-    """A piece that grows at its end: a new point costs the same however long the piece is."""
-
-    def __init__(self, room: int) -> None:
-        self.count = 0
-        self._weights = np.zeros(room)
-        self._rows = np.zeros((4, MEMORIES.size, room + 1))
-        self._squares = np.zeros(MEMORIES.size)
-        self._last = (0.0, 0.0)
-
-    @classmethod
-    def of(cls, values: Values, weights: Values) -> Growing:
-        piece = Whitened.of(values, weights)
-        out = cls(2 * values.size + 64)
-        n = out.count = values.size
-        out._weights[:n] = weights
-        out._rows[0, :, :n], out._rows[1, :, :n] = piece.values, piece.level
-        out._rows[2, :, : n + 1], out._rows[3, :, : n + 1] = piece.values_sum, piece.level_sum
-        out._squares = np.einsum("rn,rn->r", piece.values, piece.values)
-        out._last = (float(values[-1] * weights[-1]), float(weights[-1]))
-        return out
-
-    def append(self, value: float, weight: float) -> None:
-        n = self.count
-        if n == self._weights.size:
-            self._weights = np.concatenate([self._weights, np.zeros(n)])
-            self._rows = np.concatenate([self._rows, np.zeros((4, MEMORIES.size, n))], axis=2)
-        y, u = value * weight - MEMORIES * self._last[0], weight - MEMORIES * self._last[1]
-        self._weights[n] = weight
-        self._rows[0, :, n], self._rows[1, :, n] = y, u
-        self._rows[2, :, n + 1] = self._rows[2, :, n] + u * y
-        self._rows[3, :, n + 1] = self._rows[3, :, n] + u * u
-        self._squares += y * y
-        self._last = (value * weight, weight)
-        self.count = n + 1
-
-    def newest(self, places: int) -> tuple[Whitened, Gain]:
-        """The piece, and what steps explain that have at most `places` points after them."""
-        n = self.count
-        y, u, uy, uu = self._rows[0, :, :n], self._rows[1, :, :n], self._rows[2, :, : n + 1], self._rows[3, :, : n + 1]
-        left = np.maximum(self._squares - uy[:, -1] ** 2 / uu[:, -1], _NOTHING * n)
-        piece = Whitened(n, self._weights[:n], y, u, uy, uu, left)
-        return piece, piece.splits(max(1, n - places))
 
 
 class ChangeEvidence(NamedTuple):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.analyse.series.search import ramps
-from assay.analyse.series.whitening import MEMORIES, Growing, Whitened, evidence, seeded
+from assay.analyse.series.whitening import MEMORIES, Whitened, evidence, seeded
 
 
 def dense(values, weights, column, memory):
@@ -60,27 +60,6 @@ def test_ramps_are_generalised_least_squares(piece, row) -> None:
     for number in (0, 1):
         expected = dense(values, weights, columns[number], MEMORIES[row])
         assert np.allclose([part[row, number] for part in gain], expected)
-
-
-def test_a_growing_piece_is_the_same_as_a_whole_one(piece) -> None:
-    values, weights, white = piece
-    growing = Growing.of(values[:9], weights[:9])
-    for value, weight in zip(values[9:], weights[9:], strict=True):
-        growing.append(value, weight)
-    whole, gain = growing.newest(23)
-    assert np.allclose(whole.left, white.left)
-    assert np.allclose(evidence(whole, gain).score, evidence(white, white.splits()).score)
-    _, newest = growing.newest(4)
-    assert np.allclose(newest.size, gain.size[:, -4:])
-
-
-def test_a_growing_piece_outgrows_its_room() -> None:
-    rng = np.random.default_rng(0)
-    values, ones = rng.standard_normal(300), np.ones(300)
-    growing = Growing.of(values[:8], ones[:8])
-    for value in values[8:]:
-        growing.append(value, 1.0)
-    assert np.allclose(growing.newest(300)[1].left, Whitened.of(values, ones).splits().left)
 
 
 @given(st.floats(0.1, 3.0), st.integers(0, 100))

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
+from scripts.detection_score import DetectedChange, marks, score
 
-from assay.sim.history import DetectedChange, TrueChange, marks, score
+from assay.sim.history import TrueChange
 
 
 def true(night=50, size=0.1, last=None, cause="code", series="s"):

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
-from assay.sim.history.generator import TrueChange
+from assay.analyse.records import Answer
+from assay.demo.replay import DetectionObserver
+from assay.series.repository import KnownFinding, SeriesStore
+from assay.sim.history import TrueChange, series_name
+from assay.store.store import Store
 
 # A change reported further off than this is another one.
 NEAR = 7
@@ -193,3 +198,74 @@ def _night(line: ScoreLine) -> int:
 def _middle(values: Sequence[float]) -> float:
     ordered = sorted(values)
     return float(ordered[len(ordered) // 2]) if ordered else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class FindingReport:
+    """What was reported about a finding in a night."""
+
+    night: int
+    state: str
+    answer: Answer
+    cause: str
+
+
+class RecordingObserver(DetectionObserver):
+    """Records what was reported when."""
+
+    def __init__(self, first: datetime) -> None:
+        self._first = first
+        self.diary: dict[str, list[FindingReport]] = {}
+        """Finding → its reports, in order of time."""
+
+    def campaign(self, store: Store, campaign: str, at: datetime) -> tuple[KnownFinding, ...]:
+        records = super().campaign(store, campaign, at)
+        night = _night_of(at.timestamp(), self._first)
+        for record in records:
+            self.diary.setdefault(record.id, []).append(
+                FindingReport(night, record.state, record.finding.answer, record.triage.cause)
+            )
+        return records
+
+    def found(self, store: Store) -> tuple[DetectedChange, ...]:
+        """What was reported about the series of the store, with nights instead of points; also what was withdrawn.
+
+        Left out: what was never reported as better or worse.
+        """
+        series_store = SeriesStore(store)
+        changes: list[DetectedChange] = []
+        for record in series_store.list():
+            nights_of = [_night_of(point.at, self._first) for point in series_store.points(record.id)]
+            for finding in series_store.findings(series=record.id):
+                change = _detected(finding, nights_of, self._first, self.diary.get(finding.id, []))
+                changes += [change] if change else []
+        return tuple(sorted(changes, key=lambda change: (change.series, change.night)))
+
+
+def _detected(
+    known: KnownFinding, nights_of: Sequence[int], first: datetime, reports: Sequence[FindingReport]
+) -> DetectedChange | None:
+    finding = known.finding
+    claims = [report for report in reports if report.answer != "cannot tell" and report.state != "gone"]
+    if finding.change is None or finding.interval is None or not claims:
+        return None
+    doubted = finding.answer == "cannot tell"
+    job = int((known.first_bad.job or "").rpartition("-job-")[2] or 0)
+    return DetectedChange(
+        series=series_name(known.series.benchmark, job, known.series.metric),
+        night=_night_of(known.first_bad.at, first),
+        range=(nights_of[finding.range[0]], nights_of[finding.range[1]]),
+        kind=finding.kind,
+        size=finding.change,
+        low=finding.interval.low,
+        high=finding.interval.high,
+        cause=known.triage.cause,
+        probability=finding.probability,
+        reported=claims[0].night,
+        first_cause=claims[0].cause,
+        withdrawn=reports[-1].night if known.state == "gone" or doubted else None,
+    )
+
+
+def _night_of(at: float, first: datetime) -> int:
+    return int((at - first.timestamp()) // 86_400) + 1
