@@ -33,8 +33,7 @@ web: setup
 demo: web
 	@$(BIN)/assay run examples/demo.yaml --fresh --out demo-results
 	@echo
-	@echo "to see it in the dashboard:  $(BIN)/assay serve"
-	@echo "and open                     http://127.0.0.1:8080/campaigns/$$(basename "$$(ls -t demo-results/*.html | head -n 1)" .html)"
+	@echo "assay is $(BIN)/assay here; . $(BIN)/activate puts it on the PATH"
 
 test: components
 	$(BIN)/python -m pytest $(PARALLEL) -m 'not quiet and not nightly' --durations=40 --junitxml=test-results/tests.xml

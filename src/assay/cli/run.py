@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from assay.spec.load import Loaded
 
 
+_DASHBOARD = "http://127.0.0.1:8080/campaigns"  # where `assay serve` shows it, unless another port is asked for
+
+
 class Spread(StrEnum):
     """How the jobs of a campaign are given to agents."""
 
@@ -220,7 +223,7 @@ def _where(result: CampaignResult, written: Sequence[Path]) -> Iterator[str]:
         yield f"{path.suffix[1:]:<6}  {path}"
     campaign, server = result.record.campaign, "://" in result.address
     yield f"{'server' if server else 'store':<6}  {result.address}"
-    look = f"open {result.address}/campaigns/{campaign}" if server else "assay serve"
+    look = f"open {result.address}/campaigns/{campaign}" if server else f"assay serve → {_DASHBOARD}/{campaign}"
     steps = [f"assay report {campaign}"] if not written else []
     yield f"next    {' · '.join([*steps, look, 'assay compare latest~1 latest'])}"
     yield f"result  {campaign}"

@@ -117,6 +117,7 @@ def test_run_in_every_format_and_everything_after_it(bench, tmp_path):
     assert "latency_ms" in done.stdout
     campaign = done.stdout.split()[-1]
     assert done.stdout.splitlines()[-1] == f"result  {campaign}"
+    assert f"next    assay serve → http://127.0.0.1:8080/campaigns/{campaign}" in done.stdout
     written = {path.suffix for path in (tmp_path / "out").iterdir()}
     assert written == {".csv", ".json", ".html"}
 
