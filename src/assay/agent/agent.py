@@ -244,7 +244,7 @@ class Agent:
     def _end(self) -> int:
         """Let the running attempts end, or give them back; then deliver what can be delivered."""
         if not self.leases.is_idle():
-            patience = f"go on for {self.settings.grace_s:.0f} s; ask again to give it back at once"
+            patience = f"continue for {self.settings.grace_s:.0f} s; ask again to give it back immediately"
             _log.info("stopping: the running attempt may %s", "end" if self.settings.finish else patience)
         left_s = self.settings.grace_s
         while not self.leases.wait_idle(0.2):

@@ -81,7 +81,7 @@ class Execution:
                     yield event
 
     def kill(self) -> None:
-        """End it at once, with everything that it started; harmless when it has ended."""
+        """End it immediately, with everything that it started; harmless when it has ended."""
         if self._process.poll() is None:
             kill_tree(self._process.pid, self._tag)
 
@@ -207,7 +207,7 @@ class Attempt:
         self._error: Problem | None = None
 
     def stop(self, ended: AttemptEnd) -> None:
-        """End the attempt at once, from any thread; the first reason counts."""
+        """End the attempt immediately, from any thread; the first reason counts."""
         with self._lock:
             if self._why is None:
                 self._why = ended
@@ -217,7 +217,7 @@ class Attempt:
             execution.kill()
 
     def run(self) -> AttemptEnd:
-        """Measure, and say how it ended; nothing of it runs any more."""
+        """Measure, and say how it ended; nothing of it still runs."""
         if self._why is not None:
             return self._why
         try:
@@ -248,7 +248,7 @@ class Attempt:
         return job
 
     def _fetch(self, file: JobFile, path: Path, *, own: bool) -> None:
-        """Fetch a file; a server that is away is waited for, as long as nobody stops the attempt."""
+        """Fetch a file; a server that is away is waited for, as long as the attempt is not stopped."""
         failures = 0
         while not self._stopped.is_set():
             try:

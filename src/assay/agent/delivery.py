@@ -20,10 +20,10 @@ from assay.plan.job import Job
 from assay.units import show_bytes
 
 _log = logging.getLogger("assay.agent")
-# A server that misses samples which were just sent is broken in a way that patience does not mend.
+# A server that misses samples which were just sent is broken in a way that retries do not fix.
 _MISSING_TRIES = 5
 _LOOK_UP_S = 60.0
-_NOT_NOW = (401, 403)  # a token may be mended; a result cannot be measured again for nothing
+_NOT_NOW = (401, 403)  # a token may be replaced; a result cannot be measured again for nothing
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class _Parcel:
 
 
 class Delivery:
-    """Delivers from a thread of its own, so that a server that is away holds nobody up."""
+    """Delivers from a thread of its own, so that a server that is away holds up nothing else."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class Delivery:
         except RefusedError as problem:
             if not self._is_final(parcel, problem):
                 return False
-        except Exception as problem:  # an unreadable file, an answer we do not understand, a defect of ours
+        except Exception as problem:  # an unreadable file, an answer that cannot be read, a defect here
             parcel.tries += 1
             if entry.folder.exists():
                 _log.error("cannot deliver %s: %s; kept and tried again", entry, problem)
@@ -174,7 +174,7 @@ class Delivery:
         parcel.tries += 1
         _log.warning("refused %s [%s] %s", entry, said.code, said.message)
         if problem.status in _NOT_NOW or said.code == f"http-{problem.status}":
-            return False  # not the server's own word: something stands between us, or the token must be mended
+            return False  # not the server's own word: something stands between us, or the token must be replaced
         if said.code == "missing-artefact" and parcel.tries < _MISSING_TRIES:
             return False
         _log.error("the server will not take %s; kept in %s", entry, self._spool.set_aside(entry))

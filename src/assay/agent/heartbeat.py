@@ -62,7 +62,7 @@ class HeldLeases:
             self._delivered.discard(held)
 
     def lost(self, leases: Iterable[Held]) -> None:
-        """Stop the attempts whose leases are another's now; finished ones are delivered all the same."""
+        """Stop the attempts whose leases are another's now; finished ones are delivered anyway."""
         with self._lock:
             stops = [stop for held in leases if (stop := self._measured.get(held))]
         for stop in stops:
@@ -112,7 +112,7 @@ class HeldLeases:
 
 
 class HeartbeatLoop:
-    """Beats also while the agent measures: the measuring happens in other processes. Knows no calendar."""
+    """Sends heartbeats also while the agent measures: the measuring happens in other processes. Knows no calendar."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class HeartbeatLoop:
             began_s = self._clock.monotonic_s()
             try:
                 self.beat()
-            except Exception:  # a defect of ours must not silence the agent
+            except Exception:  # a defect here must not silence the agent
                 self._failures += 1
                 _log.exception("heartbeat failed")
             self._rest(began_s)
@@ -184,7 +184,7 @@ class HeartbeatLoop:
             _log.warning("cannot enrol: %s", problem.problem.message)
 
     def _rest(self, began_s: float) -> None:
-        """Wait for the next beat; less when something changed, more when nobody answers."""
+        """Wait for the next beat; less when something changed, more when no server answers."""
         every_s = self.enrolled.heartbeat_s
         if self._failures:
             self._ended.wait(back_off_s(self._failures, every_s))
@@ -219,7 +219,7 @@ class ProgressSender:
         threading.Thread(target=self._run, name="progress", daemon=True).start()
 
     def note(self, held: Held, progress: Progress) -> None:
-        """Take the newest state of an attempt, with its new log lines; returns at once."""
+        """Take the newest state of an attempt, with its new log lines; returns immediately."""
         with self._lock:
             news = self._news.setdefault(held, _News(progress))
             news.last = progress
@@ -227,7 +227,7 @@ class ProgressSender:
             self._lock.notify_all()
 
     def finish(self, held: Held, timeout_s: float = 2.0) -> None:
-        """Send the last lines of an attempt that has ended; whatever else was to be said of it is overtaken."""
+        """Send the last lines of an attempt that has ended; whatever else was to be reported of it is obsolete."""
         with self._lock:
             self._lock.wait_for(lambda: self._sending != held, timeout_s)
             news = self._news.pop(held, None)
@@ -247,7 +247,7 @@ class ProgressSender:
                 self._sending = None
                 self._lock.notify_all()
                 others = len(self._news)
-            # Whatever happens within this second is told together.
+            # Whatever happens within this second is reported together.
             self._ended.wait(_BETWEEN_S / max(others, 1))
 
     def _send(self, held: Held, news: _News) -> None:
@@ -257,5 +257,5 @@ class ProgressSender:
                 self._on_lost(held)
         except AssayError as problem:
             _log.debug("progress dropped job=%s: %s", held.job, problem.problem.message)
-        except Exception:  # a defect of ours must not end the thread
+        except Exception:  # a defect here must not end the thread
             _log.exception("progress dropped job=%s", held.job)

@@ -64,7 +64,7 @@ class AgentSettings:
     min_free: int = MIN_FREE
     cache_bytes: int = CACHE_BYTES
     grace_s: float = 60.0
-    """How long a running attempt may go on once the agent is asked to stop."""
+    """How long a running attempt may continue once the agent is asked to stop."""
     finish: bool = False
     """Let a running attempt end, however long it takes."""
     address: str = ""
@@ -220,7 +220,7 @@ def _found(path: Path, copy: Path, machine: str) -> Identity:
 
 
 def _create(path: Path, machine: str) -> Identity:
-    """Make the file, or take the one of whoever made it at the same moment."""
+    """Make the file, or take the one that another process made at the same moment."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     made = Identity(secrets.token_hex(16), machine)
     fresh = path.with_name(f".{made.id}")

@@ -119,7 +119,7 @@ class EnrolmentPost:
         return dict(to_plain(enrolled))
 
     def stop(self) -> None:
-        """Ask the agent to stop; a second time, at once."""
+        """Ask the agent to stop; a second time, immediately."""
         if self._agent is not None:
             self._agent.ask_to_stop()
 
@@ -168,11 +168,11 @@ def work_on_call(
     look, lock = cache(probe_host), threading.Lock()
 
     def facts() -> HostFacts:
-        with lock:  # so that two callers do not look at once
+        with lock:  # so that two callers do not look at the same time
             return look()
 
     def look_ahead() -> None:
-        with suppress(AssayError):  # whoever asks later is told what went wrong
+        with suppress(AssayError):  # a later caller gets what went wrong
             facts()
 
     post = EnrolmentPost(settings, facts, lambda server, secret: Agent(replace(settings, server=server, token=secret)))
@@ -229,7 +229,7 @@ class _Requests(BaseHTTPRequestHandler):
         self._send(answer)
 
     def _check(self) -> None:
-        """Let in only whoever knows the token; without one, only what cannot come from a page in a browser."""
+        """Let in only callers that know the token; without one, only what cannot come from a page in a browser."""
         if self.token is not None:
             given = self.headers.get("authorization", "").removeprefix("Bearer ").strip()
             if not hmac.compare_digest(given.encode(), self.token.encode()):
@@ -271,7 +271,7 @@ class _Requests(BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(content)
         except OSError:
-            return  # whoever asked has gone
+            return  # the caller has gone
 
 
 def _document(path: Path) -> Any:  # noqa: ANN401  (JSON)

@@ -1,7 +1,7 @@
-"""The command line, ended at once when the agent that started it is gone.
+"""The command line, ended immediately when the agent that started it is gone.
 
 Started as `python -m assay.agent.parent_guard exec JOB.json …` by the agent, which holds the other end of its
-standard input; never by a user. Without it, an agent that is killed would leave a measurement behind that nobody
+standard input; never by a user. Without it, an agent that is killed would leave a measurement behind that no one
 wants, and that disturbs the next one. The processes of the run watch their own parents and follow.
 """
 

@@ -172,10 +172,10 @@ def _windows(wish: ServiceOptions) -> ServiceFile:
 
 
 def _own_name() -> str:
-    """Who runs the agent: not the administrator who installs it for somebody.
+    """Who runs the agent: not the administrator who installs it for another account.
 
     Raises:
-        UsageError: if that would be root, whom nobody named.
+        UsageError: if that would be root, which was not named.
     """
     import getpass
 

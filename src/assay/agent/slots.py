@@ -111,10 +111,10 @@ class Slot:
             except AssayError as problem:
                 self._failures += 1
                 level = logging.WARNING if self._failures == 1 else logging.DEBUG
-                _log.log(level, "no job can be had: %s; trying again", problem.problem.message)
+                _log.log(level, "no job could be fetched: %s; trying again", problem.problem.message)
                 self._stopping.wait(back_off_s(self._failures, _LONGEST_WAIT_S))
             except Exception:
-                # A defect of ours must not silence the slot for ever.
+                # A defect here must not silence the slot for ever.
                 self._failures += 1
                 _log.exception("slot failed")
                 self._stopping.wait(back_off_s(self._failures + 3))
@@ -144,7 +144,7 @@ class Slot:
         entry = self._tools.spool.entry(self._server, agent, job.id, lease.fence)
         index, environment = self._visible(job)
         attempt = Attempt(job, entry, self._tools, environment)
-        # Before anything else: whoever asks whether this agent is idle must see it.
+        # Before anything else: a caller that asks whether this agent is idle must see it.
         self._tools.leases.measuring(entry.held, lambda kind: attempt.stop(AttemptEnd(kind, _STOPPED[kind])))
         ended = self._begin(job, entry)
         if ended is None:

@@ -92,7 +92,7 @@ class SpoolEntry:
         (self.out / "files" / digest[:2] / digest).unlink(missing_ok=True)
 
     def release(self) -> Release | None:
-        """What is to be said when the lease is given back, if it is."""
+        """What to report when the lease is given back, if it is."""
         with suppress(OSError, AssayError):
             return from_json(Release, (self.folder / "release.json").read_bytes(), source=str(self.folder))
         return None

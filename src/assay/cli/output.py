@@ -100,7 +100,7 @@ def rendered(record: CampaignRecord, form: Format, *, why: bool = False) -> str:
 
 
 def exit_code(record: CampaignRecord, fail_on: FailOn) -> int:
-    """What a script is told: 3 when something could not be measured, 1 when a check or gate failed, else 0."""
+    """What a script gets: 3 when something could not be measured, 1 when a check or gate failed, else 0."""
     if any(job.state != "done" for job in record.jobs):
         return 3
     bad = {FailOn.never: set(), FailOn.invalid: {"invalid"}, FailOn.suspect: {"invalid", "suspect"}}[fail_on]

@@ -152,7 +152,7 @@ def run(
     """Measure a benchmark here, on a server's fleet or on a cluster; an interrupted one continues where it stopped.
 
     On a cluster (place.engine: slurm or kubernetes) Ctrl-C leaves the campaign there: `assay campaigns attach` comes
-    back to it. A server is then told how it goes, and measures nothing itself.
+    back to it. Progress is then reported to a server, which measures nothing itself.
     """
     loaded, view = _opened(file, settings or (), text=form is Format.text, quiet=quiet)
     client = server.connect() if server.url and not local else None
@@ -172,7 +172,7 @@ def run(
 
 
 def _opened(file: Path, settings: Sequence[str], *, text: bool, quiet: bool) -> tuple[Loaded, View]:
-    """The benchmark and who is told how it goes, beginning with how the file was read."""
+    """The benchmark and the view of its progress, beginning with how the file was read."""
     from assay.report.live import view_for
     from assay.run.inputs import plan_of, refuse_inputs
     from assay.spec.load import read_with

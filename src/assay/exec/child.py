@@ -76,7 +76,7 @@ def _rules(definition: Definition) -> Rules:
 
 
 def _falls_behind() -> Callable[[Sequence[tuple[float, int, int, int]], float], bool]:
-    """The rule for loads that wait for nobody, loaded before theirs begins: it must not be held up for that."""
+    """The rule for open loads, loaded before theirs begins: it must not be held up for that."""
     from assay.analyse.capacity.search import saturated
 
     def falls_behind(story: Sequence[tuple[float, int, int, int]], latency_s: float) -> bool:

@@ -45,7 +45,7 @@ def execute_document(
     into the same folder, this one waits for it.
 
     Args:
-        lock: what to do about a device on which somebody else measures: `wait`, `try` or `off`; from ASSAY_LOCK, else
+        lock: what to do about a device on which another process measures: `wait`, `try` or `off`; from ASSAY_LOCK, else
             `wait`, when left out.
         services: those of the job's services that already run, on this machine or another; they are not started.
         meeting: where the machines that share the job's load meet before each run.

@@ -39,7 +39,7 @@ class ResultFolder:
 
     @contextmanager
     def hold(self, on_wait: Callable[[], None]) -> Iterator[None]:
-        """Hold the folder for this process: two that measured into it at once would disturb each other."""
+        """Hold the folder for this process: two that measured into it concurrently would disturb each other."""
         with ExitStack() as stack:
             try:
                 stack.enter_context(held(self.path, on_wait))

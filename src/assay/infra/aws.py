@@ -35,7 +35,7 @@ class AwsRecord:
 
 
 def create(wish: InfraOptions, tell: Tell) -> Status:
-    """Show what would be made, and make it if that was said.
+    """Show what would be made, and make it if that was asked for.
 
     Raises:
         UsageError: if Terraform or a file is missing.

@@ -34,7 +34,7 @@ def deploy_folder() -> Path:
 
 
 def find(name: str, needed_for: str, try_: str) -> str:
-    """A program of somebody else.
+    """A program that is not part of assay.
 
     Raises:
         UsageError: if it is not here.

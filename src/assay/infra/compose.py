@@ -212,7 +212,7 @@ def _refuse_unstarted(record: ComposeRecord) -> None:
         raise MeasureError(
             f"{record.runtime} did not start {', '.join(made)}",
             code="compose",
-            try_=f"see above what it said, mend that, then create it again; `{record.runtime} start "
+            try_=f"see its messages above, fix the cause, then create it again; `{record.runtime} start "
             f"{made[0]}` says it once more",
         )
 

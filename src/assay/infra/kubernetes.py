@@ -58,7 +58,7 @@ def create(wish: InfraOptions, tell: Tell) -> Status:
 
     Raises:
         UsageError: if a program is missing, or a file of values.
-        MeasureError: if the cluster refuses, or it does not get ready; helm's own words are told.
+        MeasureError: if the cluster refuses, or it does not get ready, with helm's own words.
     """
     for path in wish.values:
         if not path.is_file():
@@ -98,7 +98,7 @@ def destroy(name: str, tell: Tell, *, keep_data: bool) -> None:
     if keep_data:
         tell(f"the release is gone; volumes and secrets stay in the namespace {record.namespace}")
         return
-    # The chart keeps these when it is removed, so that nobody loses results by a slip.
+    # The chart keeps these when it is removed, so that no results are lost by a slip.
     selector = f"{INSTANCE}={record.release}"
     words = record.kubectl("delete", "persistentvolumeclaims,secrets", "--selector", selector, "--wait")
     call(words, code="kubectl")
@@ -108,10 +108,10 @@ def destroy(name: str, tell: Tell, *, keep_data: bool) -> None:
     tell(f"the release {record.release} and its data are removed from the cluster")
 
 
-def part_of(told: dict[str, Any]) -> PartState:
+def part_of(workload: dict[str, Any]) -> PartState:
     """A part by what the cluster tells of its Deployment or StatefulSet."""
-    name = told["metadata"].get("labels", {}).get(COMPONENT) or told["metadata"]["name"]
-    wanted, status = told["spec"].get("replicas", 1), told.get("status", {})
+    name = workload["metadata"].get("labels", {}).get(COMPONENT) or workload["metadata"]["name"]
+    wanted, status = workload["spec"].get("replicas", 1), workload.get("status", {})
     there, conditions = status.get("readyReplicas", 0), status.get("conditions", [])
     why = [
         condition.get("message", "")

@@ -62,7 +62,7 @@ _GOOD = ("healthy", "done")
 
 
 def notes_of(folder: Path) -> tuple[PartNote, ...]:
-    """What the supervisor told last of each part."""
+    """What the supervisor reported last of each part."""
     notes = kept(folder, STATUS, Notes)
     return () if notes is None else notes.parts
 
@@ -73,7 +73,7 @@ def bring_up(folder: Path, tag: str, within_s: float, tell: Tell) -> None:
     Raises:
         MeasureError: if a part does not get healthy; everything is ended then.
     """
-    (folder / STATUS).unlink(missing_ok=True)  # what an earlier supervisor told is no longer true
+    (folder / STATUS).unlink(missing_ok=True)  # what an earlier supervisor reported is no longer true
     try:
         _start(folder, tag)
         _await(folder, within_s, tell)
@@ -164,7 +164,7 @@ def _not_up(folder: Path, part: str, how: str) -> MeasureError:
         f"{part} {how}{last}",
         code="infra",
         at=str(log),
-        try_="mend what it says and create again, or `assay infra destroy`",
+        try_="fix what it says and create again, or `assay infra destroy`",
     )
 
 
@@ -192,7 +192,7 @@ def _until(condition: Callable[[], bool], within_s: float) -> bool:
 
 
 def _left(notes: Notes | None, tag: str) -> Iterator[psutil.Process]:
-    """Processes of a system that no supervisor ended: by what it told of them, and by the tag that they carry."""
+    """Processes of a system that no supervisor ended: by what it reported of them, and by the tag that they carry."""
     start_times = {part.pid: part.started for part in (notes.parts if notes else ()) if part.pid and part.started}
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):

@@ -49,7 +49,7 @@ def prepare(
     finally:
         engine.dispose()
     moved = f"at {after} already" if before == after else f"from {before or 'nothing'} to {after}"
-    return f"tables {moved}; tokens for {', '.join(by_role) or 'nobody'}"
+    return f"tables {moved}; tokens for {', '.join(by_role) or 'no role'}"
 
 
 def _await(location: str, until: float, pause: Callable[[float], None], now: Callable[[], float]) -> None:

@@ -82,7 +82,7 @@ def refuse_meaningless(options: InfraOptions, where: str) -> None:
 
 
 def _refuse_foreign(host: str) -> None:
-    """Raise if nobody can listen on an address here."""
+    """Raise if no process can listen on an address here."""
     try:
         with socket.socket() as probe:
             probe.bind((host, 0))

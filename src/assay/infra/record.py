@@ -28,7 +28,7 @@ _NAME = re.compile(r"[a-z]([a-z0-9-]{0,18}[a-z0-9])?")
 FOLDER = "secrets"
 ROLES = ("admin", "agent", "reader")
 TOKEN_VARIABLE = "ASSAY_INFRA_TOKEN_"  # noqa: S105  (the beginning of a name)
-"""Begins the variables by which a database is told the tokens of each role."""
+"""Begins the variables by which a database gets the tokens of each role."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class PartState:
     address: str = ""
     pid: int | None = None
     restarts: int | None = None
-    """None where nobody counts them."""
+    """None where they are not counted."""
     detail: str = ""
     log: str = ""
 
@@ -98,7 +98,7 @@ def base_folder() -> Path:
     if os.environ.get(VARIABLE):
         return Path(os.environ[VARIABLE]).expanduser().absolute()
     if is_root():
-        # Nobody else may look into root's own folders, and PostgreSQL refuses to run as root.
+        # No other user may look into root's own folders, and PostgreSQL refuses to run as root.
         return Path("/var/lib/assay/infra")
     import platformdirs
 
@@ -113,7 +113,7 @@ def folder_of(provider: Provider, name: str) -> Path:
     """
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"{name!r} is no name for a system",
+            f"{name!r} is not a valid name for a system",
             code="name",
             at="--name",
             try_="use up to 20 small letters, digits and -, beginning with a letter",
@@ -183,7 +183,7 @@ def remove_folder(folder: Path, made: Iterable[str] = ()) -> None:
     for parent in made:
         try:
             Path(parent).rmdir()
-        except OSError:  # somebody else uses it, or it is gone
+        except OSError:  # another process uses it, or it is gone
             return
 
 

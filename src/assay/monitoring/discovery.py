@@ -98,7 +98,7 @@ class Life:
     service: str
     begin_s: float
     end_s: float | None
-    """None where nobody said: it ran on, or whoever started it was killed."""
+    """None where that is not known: it still ran, or its starter was killed."""
     labels: Mapping[str, str]
 
     def belongs(self, labels: Mapping[str, str]) -> bool:
@@ -159,7 +159,7 @@ def watched_node(
         with targets(discovery, wanted):
             late = wait_until_seen(discovery, [target.name for target in wanted], settings.within)
             if late and tell is not None:
-                tell(f"monitoring: no scrape of {', '.join(sorted(late))} within {settings.within:g} s; going on")
+                tell(f"monitoring: no scrape of {', '.join(sorted(late))} within {settings.within:g} s; continuing")
             yield ServiceDiscovery(relay, discovery / LIVES, labels)
 
 

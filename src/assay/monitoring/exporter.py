@@ -3,7 +3,7 @@
 It tells of the machine and its GPUs under the names of the node and DCGM exporters, and relays the metrics of services.
 A service gets its port when a run starts it, and Prometheus takes five seconds to hear of a new target: a short run
 would be over. So Prometheus scrapes the relay from the beginning, by the name of the service, and the relay asks
-whoever runs under that name now. It also reaches services that listen on the loopback address alone.
+the process that runs under that name now. It also reaches services that listen on the loopback address alone.
 """
 
 from __future__ import annotations
@@ -138,10 +138,10 @@ def _network(_root: Path) -> Iterator[MetricFamily]:
         yield _by_device(name, meaning, counters, key, 1.0)
 
 
-def _by_device(name: str, meaning: str, told: Mapping[str, Any], key: str, scale: float) -> MetricFamily:
+def _by_device(name: str, meaning: str, counted: Mapping[str, Any], key: str, scale: float) -> MetricFamily:
     rows = [
         ({"device": device}, float(getattr(counts, key)) * scale)
-        for device, counts in told.items()
+        for device, counts in counted.items()
         if hasattr(counts, key)
     ]
     return MetricFamily(name, "counter", meaning, tuple(rows))
@@ -178,7 +178,7 @@ def _one(name: str, kind: str, meaning: str, value: float) -> MetricFamily:
 
 
 _MIB = 2**20
-# Reading of ours → DCGM's name, its kind, how our unit becomes DCGM's, its meaning.
+# Reading of assay → DCGM's name, its kind, how our unit becomes DCGM's, its meaning.
 _NAMES: dict[str, tuple[str, str, Callable[[float], float], str]] = {
     "gpu_util_pct": ("DCGM_FI_DEV_GPU_UTIL", "gauge", float, "GPU utilization (in %)."),
     "gpu_mem_bytes": ("DCGM_FI_DEV_FB_USED", "gauge", lambda size: size // _MIB,
@@ -204,7 +204,7 @@ class GpuExporter:
 
     def __init__(self, make: Callable[[], GpuReader] = nvml_reader) -> None:
         self._reader = make()
-        self._lock = threading.Lock()  # two scrapes at once must not share one NVML call
+        self._lock = threading.Lock()  # two concurrent scrapes must not share one NVML call
 
     def families(self) -> list[MetricFamily]:
         """What they tell now; a GPU that is lost tells nothing."""
@@ -315,7 +315,7 @@ def _get(url: str, timeout_s: float) -> tuple[int, str, bytes]:
 def answers(
     families: Callable[[], list[MetricFamily]], relay: Path | None, timeout_s: float
 ) -> Callable[[str], ScrapeResponse]:
-    """A path → what is said there.
+    """A path → what is served there.
 
     Args:
         relay: folder with the services that run; None where none is relayed.

@@ -40,7 +40,7 @@ class MetricsOwner:
     """Names of the environment variables whose values nothing that is kept may show."""
 
     def has(self, labels: Mapping[str, str]) -> bool:
-        """Whether a series belongs to the run: it is of its job, of its group, or of nobody in particular."""
+        """Whether a series belongs to the run: it is of its job, of its group, or of none in particular."""
         job, group = labels.get("job", JOB), labels.get("group", "")
         if job not in (JOB, self.job):
             return False
@@ -58,11 +58,11 @@ def window_of(result: SingleRunResult) -> tuple[float, float]:
 def phases_of(
     result: SingleRunResult, telemetry: bytes | None, offset_s: float | None = None
 ) -> tuple[tuple[str, float, float], ...]:
-    """The phases of a run on the clock of the day, from what was seen of it from the side.
+    """The phases of a run on the clock of the day, from the telemetry of it.
 
     Args:
-        offset_s: the clock of the day less that clock, where both could be read together. Without it the first look
-            from the side stands for the start of the run, which is true to some tenths of a second.
+        offset_s: the clock of the day less that clock, where both could be read together. Without it the first reading
+            of the telemetry stands for the start of the run, which is true to some tenths of a second.
     """
     if telemetry is None:
         return ()
@@ -90,7 +90,7 @@ def of_run(
     """The part of a campaign's metrics that belongs to one run.
 
     Args:
-        lives: from when to when services ran; what was scraped of one outside of that is left out, since nobody was
+        lives: from when to when services ran; what was scraped of one outside of that is left out, since none was
             there to answer. None where that is not known.
     """
     part = cut(metrics, *window_of(result), lambda metric: whose.has(metric.labels))
@@ -116,7 +116,7 @@ def joined(
         telemetry = path.read_bytes() if path is not None else None
     part = of_run(metrics, outcome.result, whose, lives, phases_of(outcome.result, telemetry, offset_s))
     if not part.scrapes:
-        return without(outcome, "nothing was scraped while the run went on")
+        return without(outcome, "nothing was scraped during the run")
     path = folder / f"{outcome.result.run_id}-{FILE}"
     path.write_bytes(encode(part))
     result = replace(outcome.result, facts={**outcome.result.facts, FACT: summary(part)})
@@ -149,12 +149,12 @@ def _labelled(one: ScrapedSeries, whose: MetricsOwner) -> ScrapedSeries:
 
 
 ENDPOINT = "endpoint"
-"""The name under which an endpoint that nobody here started is watched."""
+"""The name under which an endpoint that was not started here is watched."""
 Tell = Callable[[str], None]
 
 
 class Monitor:
-    """Whoever watches a campaign; this one watches nothing."""
+    """What watches a campaign; this one watches nothing."""
 
     def job(self, job: Job) -> AbstractContextManager[None]:  # noqa: ARG002  (there is nothing to do)
         """Watch the services that one job starts."""
@@ -170,7 +170,7 @@ def monitored(benchmark: Benchmark, jobs: Sequence[Job], tell: Tell) -> Iterator
     """Watch this machine and the services of some jobs for as long as the body runs.
 
     Raises:
-        MeasureError: if monitoring is asked for and required, and cannot be had.
+        MeasureError: if monitoring is asked for and required, and is not available.
     """
     settings = monitoring_of(benchmark.monitoring)
     if settings is None:

@@ -47,12 +47,12 @@ def find_program(settings: Monitoring, environ: Mapping[str, str] | None = None)
         code="no-prometheus",
         at="monitoring",
         try_=f"install Prometheus (Debian: `apt-get install prometheus`), name the program by {VARIABLE} or "
-        "monitoring.program or an image by monitoring.image, or go on without it by `monitoring: {required: false}`",
+        "monitoring.program or an image by monitoring.image, or continue without it by `monitoring: {required: false}`",
     )
 
 
 def configuration(discovery: str, settings: Monitoring) -> dict[str, Any]:
-    """What Prometheus is told: which files name its targets, and how often to scrape them."""
+    """The configuration of Prometheus: which files name its targets, and how often to scrape them."""
     return {
         "global": {
             "scrape_interval": f"{round(settings.interval * 1e3)}ms",
@@ -229,7 +229,7 @@ def _metrics(rows: list[dict[str, Any]], low: int, high: int, interval_s: float,
 
 
 def kind_of(name: str, kinds: Mapping[str, str]) -> str:
-    """The kind of a series; empty where nobody told."""
+    """The kind of a series; empty where it is not known."""
     owner: Callable[[str], str] = lambda family: kinds.get(family, "")  # noqa: E731
     if owner(name) not in ("", "unknown", "untyped"):
         return owner(name)
@@ -263,7 +263,7 @@ class Tunnel:
         """
         for name in (self.login, self.node):
             if not _HOST.match(name) or name.startswith("-"):
-                raise UsageError(f"{name!r} is no name of a host", code="host", try_="write user@host or host")
+                raise UsageError(f"{name!r} is not a valid name of a host", code="host", try_="write user@host or host")
         if self.listen in ("127.0.0.1", "localhost", "::1"):
             return ["ssh", "-N", "-J", self.login, "-L", f"{self.local_port}:127.0.0.1:{self.port}", self.node]
         return ["ssh", "-N", "-L", f"{self.local_port}:{self.node}:{self.port}", self.login]

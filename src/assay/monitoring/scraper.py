@@ -60,7 +60,7 @@ class RunningPrometheus:
                     self.kinds |= self.api.kinds()
                     note_seen(self.discovery, seen_names)
             except (MeasureError, OSError):
-                continue  # it is asked again; whoever waits for it does so for a bounded time
+                continue  # it is asked again; waiting for it is bounded
 
 
 def scraped(api: PrometheusApi) -> set[str]:
@@ -146,7 +146,7 @@ def hold(
     stopped: Callable[[], bool],
     part_every_s: float = _PART_EVERY_S,
 ) -> Metrics | None:
-    """Watch a campaign until told to stop.
+    """Watch a campaign until asked to stop.
 
     Args:
         discovery: folder of target files, shared with the nodes.

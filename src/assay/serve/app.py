@@ -59,13 +59,16 @@ _TAGS = [
     {"name": "benchmarks", "description": "What to measure: stored, with a history."},
     {"name": "campaigns", "description": "One submission of a benchmark: a set of jobs."},
     {"name": "jobs", "description": "One point of a benchmark's matrix, for one machine."},
-    {"name": "elsewhere", "description": "Campaigns that a cluster measures, as whoever follows them there tells."},
-    {"name": "schedules", "description": "Benchmarks that run by themselves, and what became of each due time."},
+    {
+        "name": "elsewhere",
+        "description": "Campaigns that a cluster measures, as the command that follows them reports.",
+    },
+    {"name": "schedules", "description": "Benchmarks that run by themselves, and the outcome of each due time."},
     {"name": "attempts", "description": "What an agent says about a job that it holds."},
     {"name": "agents", "description": "The programs on devices that take jobs."},
     {"name": "results", "description": "Results across jobs."},
     {"name": "series", "description": "Metrics over time, what changed in them, and why."},
-    {"name": "alerts", "description": "What people are told about, and the rules that decide when."},
+    {"name": "alerts", "description": "What people are notified about, and the rules that decide when."},
     {"name": "prices", "description": "What machines cost, where a result does not say so itself."},
     {"name": "artefacts", "description": "Files by content."},
     {"name": "events", "description": "Live updates."},
@@ -133,7 +136,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
     state.feed.start()
     ticker = Ticker(state)
-    await anyio.to_thread.run_sync(ticker.tick)  # opens the store; if it is away, the server starts all the same
+    await anyio.to_thread.run_sync(ticker.tick)  # opens the store; if it is away, the server starts anyway
     tasks = [
         asyncio.create_task(work)
         for work in (

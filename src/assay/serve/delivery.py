@@ -43,8 +43,8 @@ def held(store: Store, digest: str) -> Path | None:
 def known_size(store: Store, digest: str) -> int | None:
     """Bytes of a file, among uploads and samples; None when it has to be sent here.
 
-    That is also so while nobody can say whether the object store has it: whoever has the file sends it once more, and
-    nobody has to wait for the object store.
+    That is also so while it is not known whether the object store has it: the sender sends it once more, and
+    no one has to wait for the object store.
 
     Raises:
         UsageError: if it is not a SHA-256.
@@ -131,7 +131,7 @@ def deliver_told(state: ServerState, job_id: str, body: bytes) -> Delivered:
 
     Raises:
         RequestProblem: 422 if it is no result document, 409 if samples or files that it names are not here.
-        UsageError: `unknown-job` if nobody told of such a job.
+        UsageError: `unknown-job` if no such job was reported.
     """
     store = state.kept
     job = store.listing.job(job_id).job
@@ -139,7 +139,7 @@ def deliver_told(state: ServerState, job_id: str, body: bytes) -> Delivered:
     events: dict[str, Event] = {"done": "finish", "cancelled": "cancel"}
     word = store.control.keep_told(job_id, event=events.get(result.state, "fail"), **_outcome(result))
     _note_files(store, job_id, 0, left)
-    tell("result told", job=job_id, word=word, state=result.state)
+    tell("result reported", job=job_id, word=word, state=result.state)
     return _answered(state, job, result, word)
 
 

@@ -113,7 +113,7 @@ class ServerMetrics:
         self.leases = counter("assay_leases_given", "Leases given to agents.")
         self.expired = counter("assay_leases_expired", "Leases that ran out.")
         self.poisoned = counter("assay_jobs_poisoned", "Jobs set aside because they lost too many leases.")
-        self.deliveries = counter("assay_deliveries", "Results delivered, by what became of them.", ["word"])
+        self.deliveries = counter("assay_deliveries", "Results delivered, by outcome.", ["word"])
         self.submitted = counter("assay_campaigns_submitted", "Campaigns submitted.")
         self.waiting = gauge("assay_waiting_polls", "Agents that wait for a job.")
         self.listeners = gauge("assay_event_listeners", "Open streams of server-sent events.")
@@ -125,7 +125,7 @@ class ServerMetrics:
         self._seconds.labels(method, route).observe(seconds)
 
     def watch(self, counts: Callable[[], Counts]) -> None:
-        """Ask for jobs, agents and queues by state whenever somebody reads the metrics."""
+        """Ask for jobs, agents and queues by state whenever the metrics are read."""
         self.registry.register(_Counted(counts))
 
     def render(self) -> bytes:

@@ -33,7 +33,7 @@ _BACKLOG = 2048
 # The event loop gets its turn back from a thread that computes after this long; Python's own 5 ms add up in every wait.
 _SWITCH_S = 0.0005
 # How seldom Python looks for garbage that refers to itself, from young to old. By its own numbers a server that holds a
-# thousand requests looks through everything every few seconds; that takes 0.2 s, and nobody is answered meanwhile.
+# thousand requests looks through everything every few seconds; that takes 0.2 s, and no request is answered meanwhile.
 _COLLECT_AFTER = (10_000, 20, 50)
 Say = Callable[[str], None]
 
@@ -178,7 +178,7 @@ def listen(settings: ServerSettings) -> socket.socket:
     """Take the address.
 
     Raises:
-        UsageError: if it cannot be had.
+        UsageError: if it is not available.
     """
     at = f"{settings.host}:{settings.port}"
 
@@ -209,7 +209,7 @@ def listen(settings: ServerSettings) -> socket.socket:
 
 
 def welcome(settings: ServerSettings, port: int, *, open_: bool) -> list[str]:
-    """What a person must know to go on."""
+    """What a person must know to continue."""
     scheme = "https" if settings.tls_cert else "http"
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     shown = socket.gethostname() if settings.host in ("0.0.0.0", "::") else host  # noqa: S104  (compared, not bound)

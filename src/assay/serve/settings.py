@@ -62,7 +62,7 @@ class ServerSettings(BaseSettings):
     heartbeat_s: float = Field(default=10.0, gt=0, le=600)
     """How often agents send a heartbeat."""
     silent_after_s: float = Field(default=60.0, gt=0, le=3600)
-    """An agent that was not heard of for this long is marked faulty."""
+    """An agent that was silent for this long is marked faulty."""
     tries: int = Field(default=4, ge=1, le=100)
     """How many leases a job may lose before it is set aside."""
     backoff_s: float = Field(default=1.0, ge=0, le=300)
@@ -92,7 +92,7 @@ class ServerSettings(BaseSettings):
     cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
     """Web pages of these origins may use the API; none by default."""
     channels: Path | None = None
-    """File of the channels by which people are told of alerts; nobody is told when left out."""
+    """File of the channels by which people are notified of alerts; without it there are no notifications."""
     public_url: str = ""
     """Address under which people reach the server, for links in messages; made of host and port when left out."""
     dashboard: Path | None = Field(default_factory=_dashboard)
@@ -107,7 +107,7 @@ class ServerSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only what was said on purpose: no `.env` file of whatever folder this is started in."""
+        """Only what was set on purpose: no `.env` file of whatever folder this is started in."""
         return init_settings, env_settings
 
     @field_validator("cors_origins", mode="before")
@@ -174,7 +174,7 @@ class ServerSettings(BaseSettings):
 
     @property
     def shown_url(self) -> str:
-        """Where people find the server; empty when that cannot be said, because any free port is taken."""
+        """Where people find the server; empty when that is not known, because any free port is taken."""
         if self.public_url or not self.port:
             return self.public_url
         scheme = "https" if self.tls_cert else "http"

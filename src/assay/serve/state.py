@@ -79,12 +79,12 @@ class ServerState:
     is_open: bool | None = None
     """Everybody is admin; None while that is not known, because the store was not open yet."""
     runs: dict[str, int] = field(default_factory=dict)
-    """Campaign → runs of all its jobs, as far as somebody asked."""
+    """Campaign → runs of all its jobs, as far as it was asked for."""
     definitions: dict[str, Definition | None] = field(default_factory=dict)
-    """Campaign → what its first job measures, as far as somebody asked; none where it cannot be read any more."""
+    """Campaign → what its first job measures, as far as it was asked for; none where it can no longer be read."""
     dispatcher: Dispatcher = field(init=False)
     feed: Feed = field(init=False)
-    beats: BeatCollector = field(init=False)
+    heartbeats: BeatCollector = field(init=False)
     _kept: ServerStore | None = None
     _opening: threading.Lock = field(default_factory=threading.Lock)
     _known: dict[str, tuple[float, Principal]] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class ServerState:
     def __post_init__(self) -> None:
         self.is_open = self.settings.open
         self.dispatcher = Dispatcher(lambda: self.kept.queue, is_away, self.metrics.waiting.set)
-        self.beats = BeatCollector(lambda: self.kept.control)
+        self.heartbeats = BeatCollector(lambda: self.kept.control)
         self.feed = Feed(lambda: self.kept.control, is_away, self.metrics.listeners.set)
         self.metrics.watch(self._counts)
 
@@ -108,7 +108,7 @@ class ServerState:
 
     @property
     def kept(self) -> ServerStore:
-        """The open store; a request is told to come back while there is none."""
+        """The open store; a request is asked to come back while there is none."""
         if self._kept is None:
             raise Unavailable
         return self._kept
@@ -179,7 +179,7 @@ class ServerState:
         return principal
 
     def forget_tokens(self) -> None:
-        """Check every token anew: one was revoked."""
+        """Check every token again: one was revoked."""
         self._known.clear()
 
     # Keys of agents

@@ -55,7 +55,7 @@ class PlannedSubmission:
 
 
 def submit(state: ServerState, submission: Submission, *, by: str, origin: str = "") -> Plan:
-    """Keep a campaign; its jobs are on offer at once.
+    """Keep a campaign; its jobs are on offer immediately.
 
     Raises:
         SpecError: with every problem of the document.
@@ -68,7 +68,7 @@ def submit(state: ServerState, submission: Submission, *, by: str, origin: str =
 
 
 def keep(state: ServerState, planned: PlannedSubmission, also: Also | None = None) -> Plan:
-    """Keep what was planned as a campaign, and what belongs to it; its jobs are on offer at once."""
+    """Keep what was planned as a campaign, and what belongs to it; its jobs are on offer immediately."""
     server_store = state.kept
     plan = server_store.store.submit_to_fleet(
         planned.plan,

@@ -40,7 +40,7 @@ def test_tables_are_made_and_tokens_known_and_it_can_be_repeated(tmp_path):
 
 
 def test_without_tokens_it_makes_none(tmp_path):
-    assert prepare({"ASSAY_SERVER_FOLDER": str(tmp_path)}).endswith("tokens for nobody")
+    assert prepare({"ASSAY_SERVER_FOLDER": str(tmp_path)}).endswith("tokens for no role")
 
 
 def test_it_waits_for_a_database_that_starts_and_gives_up_in_time():

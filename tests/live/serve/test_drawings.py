@@ -76,7 +76,7 @@ def test_what_cannot_be_drawn_says_why(server):
     assert waiting == {"items": [], "absent": {"pictures": "being measured"}}
     agent.deliver(lease)
     found = client.get(f"/jobs/{lease.job.id}/panels").json()["absent"]
-    assert found["telemetry"] == "nobody looked from the side while it ran"
+    assert found["telemetry"] == "no telemetry was recorded"
     assert found["time"] == "its runs gave one number each: there is no course to draw"
     _, other = leased(client)
     agent.deliver(other, result_of(other.job, failed=True))
@@ -93,7 +93,7 @@ def test_a_lost_file_costs_its_lines_alone(server):
     server.state.kept.store.samples.find(digest).unlink()
     found = client.get(f"/jobs/{lease.job.id}/panels").json()
     assert "runs:latency_ms" in {one["key"] for one in found["items"]}
-    assert found["absent"]["time"].startswith("the samples cannot be read any more")
+    assert found["absent"]["time"].startswith("the samples can no longer be read")
 
 
 SERVED = {

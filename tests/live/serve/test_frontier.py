@@ -100,7 +100,7 @@ def test_per_price_takes_the_result_s_own_price_before_what_the_server_was_told(
     assert points[own]["y"] == pytest.approx(50 * 3600 / 2.0)
     assert points[told_of]["y"] == pytest.approx(50 * 3600 / 4.0)
     assert points[own]["grade"] == "estimated: 2 USD an hour, as its benchmark file says on 2026-03-01"
-    assert points[told_of]["grade"] == "estimated: 4 USD an hour, as told for bo* on 2026-02-01"
+    assert points[told_of]["grade"] == "estimated: 4 USD an hour, as given for bo* on 2026-02-01"
     assert points[told_of]["y_interval"]["low"] == pytest.approx(49 * 900)
 
 

@@ -36,7 +36,7 @@ def main(folder: Path) -> int:
 
 
 def _is_taken(folder: Path) -> bool:
-    """Whether another supervisor runs; somebody who only looks holds the folder for a moment too."""
+    """Whether another supervisor runs; a process that only looks holds the folder for a moment too."""
     for _ in range(20):
         if not supervisor_runs(folder):
             return False

@@ -27,7 +27,7 @@ LABEL = "infra"
 USER = DATABASE = "assay"
 UNPACKED = "programs"
 HERE = "127.0.0.1"
-# How long a running job may go on once the system is taken down.
+# How long a running job may continue once the system is taken down.
 _AGENT_GRACE_S = 20.0
 _GRACE_S = 15.0
 _TIMEOUT_S = 3
@@ -125,7 +125,7 @@ def parts_of(folder: Path, record: LocalRecord, keys: Keys, python: str = sys.ex
 
 
 def own_words(folder: Path, record: LocalRecord, part: str) -> dict[str, str]:
-    """The variables of a program of somebody else: little, and nothing of the user's."""
+    """The variables of a program that is not part of assay: little, and nothing of the user's."""
     return {
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "LC_ALL": "C",
@@ -145,7 +145,7 @@ def library_path(program: str, unpacked: Path) -> dict[str, str]:
 
 
 def _store(folder: Path, record: LocalRecord, part: str) -> SystemPart:
-    """A part that is a program of somebody else."""
+    """A part that is a program from elsewhere."""
     own, port = folder / part, record.ports[part]
     words: Mapping[str, tuple[str, ...]] = {
         # A path to a socket may be too long, and others could connect to it.
@@ -223,7 +223,7 @@ def server(url: str, token: str) -> str | None:
     agents = f"{url}/api/v1/agents?limit=1"
     for who in ({}, {"authorization": f"Bearer {token}"}):
         answer = _get(agents, who)
-        # Whoever begins at the same moment may get the port first, and be well himself.
+        # Another process that begins at the same moment may get the port first, and answer well itself.
         if answer.is_success is not bool(who):
             return f"another server than this system's answers at {url}"
     return None

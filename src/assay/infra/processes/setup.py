@@ -112,7 +112,7 @@ def fetch(parts: Sequence[str], unpacked: Path, tell: Tell) -> None:
     """Unpack what some parts need.
 
     Raises:
-        MeasureError: if the packages cannot be had.
+        MeasureError: if the packages are not available.
     """
     scratch = unpacked.with_name("apt")
     archives = scratch / "cache/archives"
@@ -137,7 +137,7 @@ def fetch(parts: Sequence[str], unpacked: Path, tell: Tell) -> None:
 def missing(parts: Sequence[str], *, refused: bool) -> UsageError:
     """What to say of programs that are neither here nor fetched."""
     ways = ["leave --no-fetch out"] if refused and can_fetch() else []
-    ways += [how_to_install(parts), f"go on without: {' '.join(f'--without {part}' for part in parts)}"]
+    ways += [how_to_install(parts), f"continue without: {' '.join(f'--without {part}' for part in parts)}"]
     return UsageError(
         f"there is no program of {', '.join(parts)} on this machine", code="missing-programs", try_="; or ".join(ways)
     )
@@ -244,7 +244,7 @@ def redis_conf(folder: Path, record: LocalRecord, keys: Keys) -> str:
 
 
 def prometheus_settings(own: Path, record: LocalRecord) -> Mapping[str, Any]:
-    """What Prometheus scrapes: the server, itself, and whatever target files somebody puts beside it."""
+    """What Prometheus scrapes: the server, itself, and the target files that are put beside it."""
     server = record.server_url.removeprefix("http://")
     return {
         "global": {"scrape_interval": "15s"},
@@ -307,7 +307,7 @@ def _run(folder: Path, record: LocalRecord, words: list[str], content: str = "")
         code, said = 1, str(problem)
     else:
         code, said = done.returncode, done.stderr or done.stdout
-    # In its mode for one user PostgreSQL says what went wrong, and ends well all the same.
+    # In its mode for one user PostgreSQL says what went wrong, and ends well anyway.
     if code or "FATAL" in said or "ERROR" in said:
         lines = "\n  ".join(said.strip().splitlines()[-_LINES:])
         raise MeasureError(
@@ -322,7 +322,7 @@ def _run(folder: Path, record: LocalRecord, words: list[str], content: str = "")
 def programs_for(
     stores: Sequence[str], unpacked: Path, tell: Tell, *, may_fetch: bool, known: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The program of each part that is one of somebody else.
+    """The program of each part that is not part of assay.
 
     Args:
         known: those of before; a newer PostgreSQL could not read the data of an older one.
@@ -376,7 +376,7 @@ def server_port(wanted: int | None, host: str) -> int:
 
 
 def ports_again(known: Mapping[str, int], host: str, wanted: int | None, tell: Tell) -> dict[str, int]:
-    """The ports of before; a new one for each that somebody else has taken since.
+    """The ports of before; a new one for each that another process has taken since.
 
     Raises:
         UsageError: if the server's port was asked for, and is taken.

@@ -176,12 +176,12 @@ class Supervisor:
         for end_ in (self._heard, self._rung):
             os.set_blocking(end_, False)
         signal.set_wakeup_fd(self._rung, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # a function, or it would wake nobody
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # a function, or it would wake no process
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop)
 
     def _sleep(self) -> None:
-        """Wait until a child ends, somebody asks to stop, or it is time to look again."""
+        """Wait until a child ends, a stop is asked for, or it is time to look again."""
         states = {child.course.state for child in self._children}
         patience_s = _ASK_AGAIN_S if "unhealthy" in states else self._seldom_s
         if states & {"starting", "restarting"} or ("waiting" in states and "failed" not in states):
@@ -265,7 +265,7 @@ class Supervisor:
             child.course = RestartState("stopped")
         end_children()
 
-    # What is told
+    # What is reported
 
     def _tell(self) -> None:
         notes = Notes(os.getpid(), self._started, tuple(child.note() for child in self._children))
@@ -275,7 +275,7 @@ class Supervisor:
                 self._told = notes
 
     def _trim_logs(self) -> None:
-        """Keep the newer part of a log that has grown; who writes goes on at its end."""
+        """Keep the newer part of a log that has grown; its writer continues at its end."""
         for path in (self._folder / "logs").glob("*.log"):
             with suppress(OSError):
                 if path.stat().st_size > _LOG_BYTES:
@@ -327,7 +327,7 @@ def _tie(stop: signal.Signals) -> Callable[[], None] | None:
 
     def tie() -> None:
         library.prctl(set_parent_death_signal, int(stop), 0, 0, 0)
-        if os.getppid() != parent:  # it went before this was said
+        if os.getppid() != parent:  # it went before this was reported
             os._exit(1)
 
     return tie

@@ -306,9 +306,9 @@ def _gathered(
     benchmark: str | None,
     metrics: Sequence[str],
     anyway: bool | None,
-    told: list[tuple[str, JobComparison]],
+    compared: list[tuple[str, JobComparison]],
 ) -> list[_Row]:
-    """The jobs of one benchmark over all sides; what is said about each pair is added to `told`."""
+    """The jobs of one benchmark over all sides; what is concluded about each pair is added to `compared`."""
     base = sides[0]
     by_job = {entry.result.job: entry for side in sides for entry in side.results}
     own = [entry for entry in base.results if benchmark is None or entry.summary.benchmark == benchmark]
@@ -322,7 +322,7 @@ def _gathered(
             comparison = _judged(pair, metrics, anyway=machines if anyway is None else anyway)
             rows[pair.a[0].job].found[side.side.key] = by_job[pair.b[0].job], comparison
             if comparison is not None:
-                told.append((_point_label(pair.b[0]), comparison))
+                compared.append((_point_label(pair.b[0]), comparison))
         for alone in matching.only_b:
             result = by_job[alone.job]
             row = lone.setdefault(point_key(alone), _Row(result, None))

@@ -1,4 +1,4 @@
-"""Jobs between two metrics: each as a point with its doubt, and which of them no other one beats."""
+"""Jobs between two metrics: each as a point with its doubt, and which of them no other one dominates."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class FrontierPoint:
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """Jobs between two metrics, and which of them no other one beats."""
+    """Jobs between two metrics, and which of them no other one dominates."""
 
     x: FrontierAxis
     y: FrontierAxis
@@ -95,7 +95,7 @@ def frontier_of(kept: ServerStore, sides: Sequence[ReadSide], x: str, y: str, pe
     """Hold the jobs of some sides between two metrics.
 
     Raises:
-        UsageError: if a metric has no direction, or cannot be had per watt or per price.
+        UsageError: if a metric has no direction, or is not available per watt or per price.
     """
     metrics = _directed(sides)
     axes = _axis(x, metrics), _axis(y, metrics)
@@ -191,7 +191,7 @@ def _per_watt(one: ReadResult, metric: str) -> _Figure:
     if not ratios:
         raise LookupError(f"no run has both {metric} and power_w")
     grade = grade_of(one.result)
-    # So many a second for each watt are so many for each joule.
+    # A rate for each watt is the same number for each joule.
     unit = f"{stats.unit.removesuffix('/s')}/J" if stats.unit.endswith("/s") else f"{stats.unit}/W"
     return _Figure(median(ratios), between_runs(ratios), unit, grade, grade)
 
@@ -219,7 +219,7 @@ def _price(one: ReadResult, prices: Sequence[PriceRecord]) -> tuple[float, str, 
     price = price_for(prices, names)
     if price is None:
         raise LookupError(f"no price is known of its machine ({' or '.join(names) or 'which is not known either'})")
-    return price.per_hour, price.currency, f"as told for {price.machine} on {price.date}"
+    return price.per_hour, price.currency, f"as given for {price.machine} on {price.date}"
 
 
 def _alike(found: Sequence[_Candidate], absent: dict[str, str]) -> list[_Candidate]:
@@ -246,7 +246,7 @@ def _ends(figure: _Figure) -> tuple[float, float] | None:
     return (figure.interval.low, figure.interval.high) if figure.interval else None
 
 
-def _point(one: _Candidate, on_front: bool, surely: bool) -> FrontierPoint:
+def _point(one: _Candidate, on_front: bool, certain: bool) -> FrontierPoint:
     job = one.one.summary
     return FrontierPoint(
         job=job.id,
@@ -261,6 +261,6 @@ def _point(one: _Candidate, on_front: bool, surely: bool) -> FrontierPoint:
         y_interval=one.y.interval,
         verdict=job.verdict,
         on_front=on_front,
-        surely=surely,
+        surely=certain,
         grade=one.y.grade,
     )

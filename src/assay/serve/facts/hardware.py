@@ -32,7 +32,7 @@ _TRIES = 3  # of one device, where the newest result has no number
 # Results that are read for the state of the machine, and those that a spread is made of where nothing better is known.
 _FOR_STATE = 5
 _FOR_NOISE = 20
-# Of so many results one at least was measured.
+# Of this many results one at least was measured.
 _SEEN_FOR_ONE = 4
 _FEWEST_RUNS = 3
 _PRECISION = re.compile(r"^(fp64|fp32|tf32|fp16|bf16|fp8|int8)(?=_|$)")

@@ -167,7 +167,7 @@ def _absent(result: MultiRunJobResult, drawn: Iterable[Picture]) -> dict[str, st
     if "time" not in groups:
         missing["time"] = "its runs gave one number each: there is no course to draw"
         if any(run.samples for run in result.runs):
-            missing["time"] = "the samples cannot be read any more, or are single numbers"
+            missing["time"] = "the samples can no longer be read, or are single numbers"
     if "cold" not in groups:
         missing["cold"] = "the target reports neither how long it loads nor its first call"
     return missing
@@ -175,9 +175,9 @@ def _absent(result: MultiRunJobResult, drawn: Iterable[Picture]) -> dict[str, st
 
 def _unseen(result: MultiRunJobResult) -> str:
     if any(FILE in run.files for run in result.runs):
-        return "the readings that were kept cannot be read any more"
+        return "the readings that were kept can no longer be read"
     reasons = dict.fromkeys(why for run in result.runs if run.seen for why in run.seen.absent.values())
-    return "; ".join(reasons) or "nobody looked from the side while it ran"
+    return "; ".join(reasons) or "no telemetry was recorded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +248,7 @@ def _read_answers(path: Path, first: int, most: int) -> tuple[list[_Line], int, 
 
 @dataclass(frozen=True, slots=True)
 class _Scores:
-    """What scorers said about each answer, as far as it can be told which answer each score is of."""
+    """What scorers said about each answer, as far as it is known which answer each score is of."""
 
     by_line: Mapping[str, list[float]]
     """Metric → one value for each line."""
@@ -257,7 +257,7 @@ class _Scores:
 
     @classmethod
     def of(cls, samples: tuple[SampleSet, ...], run: SingleRunResult, total: int, answered: int) -> _Scores:
-        """Scores whose number fits; where some answers have none, nobody kept which."""
+        """Scores whose number fits; where some answers have none, it is not known which."""
         names = _scored(run)
         by_metric = {
             sample.metric: sample.value.tolist()
@@ -319,7 +319,7 @@ def _text(value: JsonValue) -> str | None:
 
 
 def _cut(text: str | None) -> str | None:
-    # A lone surrogate, which a server may send, has no place in an answer of ours.
+    # A lone surrogate, which a server may send, has no place in an answer of the server.
     return None if text is None else text[:_LONGEST].encode("utf-8", "replace").decode()
 
 

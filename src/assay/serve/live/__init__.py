@@ -1,1 +1,1 @@
-"""What goes on while nobody asks: agents that wait, listeners, and the steps that time demands."""
+"""What the server does between requests: agents that wait, listeners, and the steps that time demands."""

@@ -32,18 +32,18 @@ from assay.store.fleet.transactions import unknown_agent
 if TYPE_CHECKING:
     from assay.place.redis_broker import RedisBroker
 
-# A job that Redis handed out and nobody claimed is handed out again after this long.
+# A job that Redis handed out and no agent claimed is handed out again after this long.
 _UNCLAIMED_S = 30.0
 _AT_ONCE = 10_000
 # How many jobs of Redis that turn out to be gone are passed over before the agent is asked to wait again.
 _GONE_AT_MOST = 8
 T = TypeVar("T")
 ASK_EVERY_S = 1.0
-# Many wishes to ask at once become one question.
+# Many concurrent wishes to ask become one question.
 ASK_AT_MOST_EVERY_S = 0.03
 # An agent that found nothing although something was due (another was faster, or it is drained) lets others try first.
 AFTER_NOTHING_S = 1.0
-# What an agent can do changes when it enrols or is relabelled, which is told; at another server, it is found by this.
+# What an agent can do changes when it enrols or is relabelled: reported here, found by this elsewhere.
 TRUST_SUITABLE_S = 30.0
 _SUITABLE_AT_ONCE = 100
 # Fewer than the database has connections: taking jobs never holds up heartbeats.
@@ -101,7 +101,7 @@ class JobQueue:
             tell("redis away", level=logging.DEBUG, because=problem.problem.message)
 
     def reconcile(self) -> int:
-        """Offer what Redis does not know, and hand out again what nobody claimed; return how many were offered."""
+        """Offer what Redis does not know, and hand out again what no agent claimed; return how many were offered."""
         if self.broker is None:
             return 0
         fresh = self.broker.is_fresh()
@@ -109,7 +109,7 @@ class JobQueue:
         offered = self.offer()
         if fresh:
             self.broker.mark()
-            tell("offered all jobs to redis", jobs=offered, because="it was emptied or started anew")
+            tell("offered all jobs to redis", jobs=offered, because="it was emptied or restarted")
         return offered
 
 
@@ -147,7 +147,7 @@ class Dispatcher:
     is_away: Callable[[BaseException], bool]
     """Whether an error only means that the database is away for a while."""
     on_change: Callable[[int], None]
-    """Told how many agents wait."""
+    """Called with how many agents wait."""
     _waiting: dict[Poll, None] = field(default_factory=dict)
     _due: Counter[str] = field(default_factory=Counter)
     _taking: Counter[str] = field(default_factory=Counter)
@@ -173,7 +173,7 @@ class Dispatcher:
         self._wake.set()
 
     def forget(self, agent: str) -> None:
-        """Ask anew what an agent can do: it enrolled again or was changed; from any thread."""
+        """Ask again what an agent can do: it enrolled again or was changed; from any thread."""
 
         def forget() -> None:
             for who in [who for who in self._suits if who[0] == agent]:
@@ -351,7 +351,7 @@ class BeatCollector:
             some, self._waiting = self._waiting[:_BEATS_AT_ONCE], self._waiting[_BEATS_AT_ONCE:]
             try:
                 answers = await anyio.to_thread.run_sync(self._noted, some, limiter=self._limiter)
-            except Exception as problem:  # each of them is told, and asks again
+            except Exception as problem:  # each of them gets the error, and asks again
                 answers = [problem] * len(some)
             for call, answer in zip(some, answers, strict=True):
                 call.settle(answer)

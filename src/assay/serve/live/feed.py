@@ -79,7 +79,7 @@ class Feed:
     """That of the open store; an event is shown only when no earlier one can still appear."""
     is_away: Callable[[BaseException], bool]
     on_change: Callable[[int], None]
-    """Told how many listen."""
+    """Called with how many listen."""
     _listeners: set[_Listener] = field(default_factory=set)
     _position: int = 0
     _reader: asyncio.Task[None] | None = None
@@ -138,7 +138,7 @@ class Feed:
         """Begin to get new events; return the id up to which the listener must read for itself."""
         if self._reader is None or self._reader.done():
             newest = await anyio.to_thread.run_sync(self.control().last_event)
-            if self._reader is None or self._reader.done():  # nobody else came first meanwhile
+            if self._reader is None or self._reader.done():  # no other listener came first meanwhile
                 self._position = newest
                 self._listeners.add(listener)
                 self._reader = asyncio.get_running_loop().create_task(self._read())

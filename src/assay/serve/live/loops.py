@@ -1,6 +1,6 @@
 """What has to happen as time goes by: leases run out, deadlines pass, schedules fire, files go to the object store.
 
-Each step is guarded: a database that is away for a while is told once and asked again, and never ends the server.
+Each step is guarded: a database that is away for a while is reported once and asked again, and never ends the server.
 
 Schedules: every server looks every second. Several may look at the same schedules: the store gives each due time to one
 of them, and a server that dies over one is replaced by another.
@@ -91,7 +91,7 @@ class Ticker:
         until = control.lease_now()  # before it is found out whether time was lost: what is lost later counts then
         self._notice_step(server_store)
         if not self._notice_gap(server_store):
-            return  # leases that nobody could renew must not end
+            return  # leases that no agent could renew must not end
         changed = self._expire(server_store, until)
         if self.state.clock.monotonic_s() - self._disturbed_s >= self.state.settings.silent_after_s:
             changed |= self._said("agents fell silent", lambda: control.mark_silent(self.state.settings.silent_after_s))
@@ -107,7 +107,7 @@ class Ticker:
             self.state.feed.nudge()
 
     def follow_up(self) -> None:
-        """Do at once what a request made possible: end its campaign, offer its jobs; runs in a thread."""
+        """Do immediately what a request made possible: end its campaign, offer its jobs; runs in a thread."""
         if not self._step("open the store", self.state.ensure_open):
             return
         server_store = self.state.kept
@@ -145,7 +145,7 @@ class Ticker:
             return False
         self._disturbed_s = now_s
         self._alerting.listen_again()
-        tell("leases renewed", level=logging.WARNING, because=f"nobody could renew them for {gap_s:.0f} s")
+        tell("leases renewed", level=logging.WARNING, because=f"no agent could renew them for {gap_s:.0f} s")
         return True
 
     def _expire(self, kept: ServerStore, until: float) -> bool:
@@ -227,7 +227,7 @@ class ScheduleLoop:
             self._away = False
 
     def fire(self, firing: FiringRecord) -> FiringRecord:
-        """Submit the campaign of a firing that was taken, unless something stands in its way; what became of it.
+        """Submit the campaign of a firing that was taken, unless something stands in its way; return the outcome.
 
         Raises:
             StoreError: if the database is away; the firing stays taken, and is taken over later.
@@ -270,7 +270,7 @@ class ScheduleLoop:
             return previous
         try:
             schedule = read_schedule(one.section, one.name)
-        except AssayError as problem:  # a time zone that is not known here; the others fire all the same
+        except AssayError as problem:  # a time zone that is not known here; the others fire anyway
             tell("schedule left out", level=logging.ERROR, schedule=one.id, because=problem.problem.message)
             return version, _NEVER
         due = next_times(schedule, datetime.fromtimestamp(one.considered_to, UTC), 1)
@@ -299,7 +299,7 @@ class ScheduleLoop:
     def _may_go_on(
         self, firings: Firings, firing: FiringRecord, record: ScheduleRecord, standing: FiringObstacles
     ) -> bool:
-        """Do as the schedule says about what stands in the way; whether the firing goes on."""
+        """Do as the schedule says about what stands in the way; whether the firing continues."""
         overlap = record.schedule.overlap
         if overlap == "skip":
             firings.end(firing, "skipped", f"{standing.in_words}; overlap is skip")
@@ -346,7 +346,7 @@ class ObjectUploader:
     _trimmed_s: float = 0.0
 
     async def run(self) -> None:
-        # A thread that nobody waits for: a bucket that takes a connection and says nothing must not keep a server from
+        # A thread that is not waited for: a bucket that takes a connection and says nothing must not keep a server from
         # ending, and what is half sent is sent again by the next one.
         thread = threading.Thread(target=self._loop, name="assay-sending", daemon=True)
         thread.start()

@@ -78,7 +78,7 @@ class AlertLoop:
         self._announce()
 
     def listen_again(self) -> None:
-        """Count the silence of agents from now on: for a while nobody could be heard, or the clock was set."""
+        """Count the silence of agents from now on: for a while no agent could be heard, or the clock was set."""
         self._began = self.state.clock.utc().timestamp()
 
     def _look(self) -> None:
@@ -102,7 +102,7 @@ class AlertLoop:
             self._event = last
 
     def _announce(self) -> None:
-        """Tell the log and everybody who listens what changed, whoever changed it on whatever server."""
+        """Report what changed, on any server, to the log and to all listeners."""
         since = (self.state.clock.utc() - _OVERLAP).timestamp()
         alerts = list(map(record_of, Alerts(self.state.kept.store.engine).changed_since(since)))
         announced, self._announced = (
@@ -229,17 +229,17 @@ class NoticeSender:
         try:
             series = SeriesRows(self.state.kept.store.engine)
             whole = prepared(notice, lambda name: series.points(name, _MOST_POINTS))
-        except Exception as problem:  # people are told all the same, without a picture
+        except Exception as problem:  # people are notified anyway, without a picture
             tell_failure("no picture", problem, alert=taken.alert)
             whole = NoticeDocument(notice.alert, None, prepared=True, done=notice.done)
         notices.keep(taken, write_notice(whole))
         return whole
 
     def _failed(
-        self, name: str, notices: Notices, taken: Notice, told: NoticeDocument | None, failed: NotifyError
+        self, name: str, notices: Notices, taken: Notice, notice: NoticeDocument | None, failed: NotifyError
     ) -> bool:
         problem = failed.problem
-        done = write_notice(told, done=failed.done) if told is not None and failed.done else None
+        done = write_notice(notice, done=failed.done) if notice is not None and failed.done else None
         became = notices.failed(taken, problem.message, retry=failed.retry, after_s=failed.after_s, document=done)
         event = "notice given up" if became == "given-up" else "notice not sent"
         level = logging.ERROR if became == "given-up" else logging.WARNING

@@ -126,7 +126,7 @@ def reset_agent(agent: AgentId, state: State) -> AgentRecord:
 async def send_heartbeat(agent: AgentId, beat: Heartbeat, state: State, key: AgentKey = "") -> Response:
     """Say that an agent is there; renews its leases, and tells it which are lost."""
     await state.check_key(agent, key)
-    return _written(await state.beats.beat(agent, beat))
+    return _written(await state.heartbeats.beat(agent, beat))
 
 
 @router.post(
@@ -159,7 +159,7 @@ async def take_lease(
     if lease is None:
         return Response(status_code=204)
     if poll.left:
-        # It went away while the job was taken: others may have it at once.
+        # It went away while the job was taken: others may have it immediately.
         give_back, why = state.kept.control.release, "the agent went away before it got the job"
         await anyio.to_thread.run_sync(give_back, lease.job.id, lease.fence, lease.agent, why)
         state.changed()
@@ -197,7 +197,7 @@ def claim_job(agent: AgentId, claim: Claim, state: State, key: AgentKey = "") ->
     lease = state.kept.control.claim(agent, claim.job, claim.fence)
     state.kept.queue.withdraw([claim.job])
     if lease is None:
-        state.changed()  # if it is still to be done, it is offered anew
+        state.changed()  # if it is still to be done, it is offered again
         raise RequestProblem(
             409, f"{claim.job} is not yours under the number {claim.fence}", code="not-yours", try_="take another one"
         )
@@ -236,7 +236,7 @@ def ask_agent(settings: ServerSettings, address: AgentAddress) -> Enrolment:
     """Ask the device at a URL who it is: GET {url}/info.
 
     Raises:
-        RequestProblem: if the URL may not be asked, nobody answers, or the answer is no enrolment.
+        RequestProblem: if the URL may not be asked, no agent answers, or the answer is no enrolment.
     """
     return _exchange(settings, address, "GET", "/info", None, Enrolment)
 
@@ -292,7 +292,9 @@ def _fetch(settings: ServerSettings, method: str, url: str, headers: dict[str, s
         raise _refused(422, refused.problem.message, "start the server with --allow-private-agents") from None
     except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as problem:
         said = type(problem).__name__
-        raise _refused(424, f"nobody answers at {url} ({said})", "check the address, and that the agent runs") from None
+        raise _refused(
+            424, f"no agent answers at {url} ({said})", "check the address, and that the agent runs"
+        ) from None
 
 
 def _bounded(answer: httpx.Response, url: str) -> bytes:

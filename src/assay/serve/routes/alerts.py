@@ -70,7 +70,7 @@ _RULE: Mapping[str, JsonValue] = {
 
 @dataclass(frozen=True, slots=True)
 class AlertComment:
-    """What somebody says about an alert."""
+    """What a user says about an alert."""
 
     why: str = ""
     """The reason; it is kept in the history."""
@@ -78,7 +78,7 @@ class AlertComment:
 
 @dataclass(frozen=True, slots=True)
 class Snooze:
-    """For how long nobody wants to hear of an alert."""
+    """For how long an alert sends no notifications."""
 
     for_s: float | None = None
     """Seconds from now; or `until`."""
@@ -131,7 +131,7 @@ def get_alert(alert: AlertId, state: State) -> AlertRecord:
 
 @router.post("/{alert}/acknowledge", responses=example({**_ALERT, "state": "acknowledged"}))
 def acknowledge_alert(alert: AlertId, state: State, by: User, word: Annotated[AlertComment, _WORD]) -> AlertRecord:
-    """Say that somebody works on it: nobody is told again while it stands as it is."""
+    """Say that someone is working on it: no more notifications unless it gets worse."""
     return _act(state, alert, "acknowledge", by, word.why)
 
 
@@ -155,13 +155,13 @@ def expect_alert(alert: AlertId, state: State, by: User, word: Annotated[AlertCo
 
 @router.post("/{alert}/resolve", responses=example({**_ALERT, "state": "resolved"}))
 def resolve_alert(alert: AlertId, state: State, by: User, word: Annotated[AlertComment, _WORD]) -> AlertRecord:
-    """End it by hand; it is opened again if the trouble is seen anew."""
+    """Close it; it opens again if the problem comes back."""
     return _act(state, alert, "resolve", by, word.why)
 
 
 @router.post("/{alert}/reopen", responses=example(_ALERT))
 def reopen_alert(alert: AlertId, state: State, by: User, word: Annotated[AlertComment, _WORD]) -> AlertRecord:
-    """Take back what somebody said: it is open as before."""
+    """Open it again."""
     return _act(state, alert, "reopen", by, word.why)
 
 
@@ -285,7 +285,7 @@ def _host(url: str) -> str:
 
 @channels_router.get("", dependencies=[readers])
 def list_channels(state: State, senders: Senders) -> Listed[Channel]:
-    """List the channels of this server, with what became of their newest messages."""
+    """List the channels of this server, with the outcome of their newest messages."""
     statuses = channel_status(state.kept.store.engine, tuple(senders))
     channels = []
     for name, sender in sorted(senders.items()):
@@ -300,7 +300,7 @@ def list_channels(state: State, senders: Senders) -> Listed[Channel]:
 
 @channels_router.post("/{name}/test")
 def test_channel(name: ChannelName, state: State, senders: Senders, by: Admin) -> ChannelTest:
-    """Send a test message to a channel, at once, and say whether it was taken."""
+    """Send a test message to a channel immediately, and say whether it was taken."""
     try:
         note = try_channel(senders, name, state.settings.shown_url)
         answer = ChannelTest(True, one_line(note or "the test message was taken"))
@@ -315,7 +315,7 @@ def test_channel(name: ChannelName, state: State, senders: Senders, by: Admin) -
 def list_notices(
     state: State, only: NoticeStateName = "", alert: OfAlert = "", limit: Limit = 50
 ) -> Listed[service.NoticeView]:
-    """List the newest messages about alerts, with what became of each."""
+    """List the newest messages about alerts, with the outcome of each."""
     return Listed(service.notices(state.kept.store, state.clock, alert=alert, only=only or None, limit=limit))
 
 

@@ -1,4 +1,4 @@
-"""What is reported about jobs by agents and by engines elsewhere; and files by content, under no name of a path."""
+"""What is reported about jobs by agents and by engines elsewhere; and files by content, never by a path."""
 
 from __future__ import annotations
 
@@ -169,27 +169,31 @@ def _know(state: ServerState, campaign: str, body: bytes, by: str) -> Known:
     _check(campaign, elsewhere)
     new = state.kept.control.know(campaign, elsewhere, by=by, label_of=label_of)
     if new:
-        tell("campaign told", campaign=campaign, benchmark=elsewhere.benchmark, jobs=len(elsewhere.jobs), by=by)
+        tell("campaign reported", campaign=campaign, benchmark=elsewhere.benchmark, jobs=len(elsewhere.jobs), by=by)
     state.changed(jobs=False)
     return Known(campaign, new)
 
 
-def _check(campaign: str, told: Elsewhere) -> None:
+def _check(campaign: str, elsewhere: Elsewhere) -> None:
     """Refuse what no store could keep, or would read as something else."""
-    if not _ENGINE.fullmatch(told.engine) or told.engine in _OURS:
-        raise bad_value("engine", f"engine is {told.engine[:20]!r}; it names what measures elsewhere, such as slurm")
-    if not 0 < len(told.benchmark) <= _LONGEST_NAME:
+    if not _ENGINE.fullmatch(elsewhere.engine) or elsewhere.engine in _OURS:
+        raise bad_value(
+            "engine", f"engine is {elsewhere.engine[:20]!r}; it names what measures elsewhere, such as slurm"
+        )
+    if not 0 < len(elsewhere.benchmark) <= _LONGEST_NAME:
         raise bad_value("benchmark", f"benchmark has 1 to {_LONGEST_NAME} characters")
     try:
-        moment = datetime.fromisoformat(told.created_at)
+        moment = datetime.fromisoformat(elsewhere.created_at)
     except ValueError:
         moment = None
-    if moment is None or moment.tzinfo is None or len(told.created_at) > _LONGEST_TIME:
+    if moment is None or moment.tzinfo is None or len(elsewhere.created_at) > _LONGEST_TIME:
         raise bad_value("created_at", "created_at is no moment with its time zone")
-    if not told.jobs:
+    if not elsewhere.jobs:
         raise bad_value("jobs", "jobs is empty")
-    for position, job in enumerate(told.jobs):
-        if (job.campaign, job.index, job.benchmark) != (campaign, position, told.benchmark) or len(job.digest) > 64:
+    for position, job in enumerate(elsewhere.jobs):
+        if (job.campaign, job.index, job.benchmark) != (campaign, position, elsewhere.benchmark) or len(
+            job.digest
+        ) > 64:
             raise bad_value(f"jobs.{position}", f"jobs.{position} is not job {position} of this campaign")
 
 
@@ -275,7 +279,7 @@ async def _parts(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 def _keep(state: ServerState, upload: Upload, digest: str, name: str) -> tuple[ArtefactRecord, bool]:
     server_store = state.kept
-    # The bucket is not asked: whoever uploads need not wait for it.
+    # The bucket is not asked: the sender need not wait for it.
     there = server_store.artefacts.get(digest) is not None or server_store.store.samples.path(digest).is_file()
     _, new = upload.keep(digest)
     return server_store.artefacts.note(digest, name or digest, upload.size_bytes), new and not there

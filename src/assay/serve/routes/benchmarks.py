@@ -127,7 +127,7 @@ def get_benchmark(
     return unchanged(request, _tag(stored)) or stored
 
 
-@router.put("/{name}", responses={412: {"description": "Somebody changed it in between."}})
+@router.put("/{name}", responses={412: {"description": "It was changed in between."}})
 def change_benchmark(
     name: Name,
     given: BenchmarkInput,
@@ -136,7 +136,7 @@ def change_benchmark(
     by: User,
     if_match: Annotated[str | None, Header(description="ETag of the version that is changed.")] = None,
 ) -> StoredBenchmark:
-    """Keep a new version; with `If-Match`, only if nobody else changed it meanwhile."""
+    """Keep a new version; with `If-Match`, only if it was not changed meanwhile."""
     if _checked(state, given) != name:
         raise RequestProblem(
             422,

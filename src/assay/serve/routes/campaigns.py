@@ -58,7 +58,7 @@ _MISSING: Answers = {409: {"description": "Files must be uploaded first."}}
 
 @router.post("", status_code=201, responses=_MISSING)
 def submit_campaign(submission: Submission, state: State, by: User) -> CampaignSubmitted:
-    """Submit a benchmark; says at once who can take its jobs, and what is missing where nobody can.
+    """Submit a benchmark; says immediately which agents can take its jobs, and what is missing where none can.
 
     One with a `schedule` is also kept to be submitted again at its times.
     """
@@ -320,7 +320,7 @@ def pause_schedule(schedule: ScheduleId, state: State, by: User) -> ScheduleView
 
 @schedules_router.post("/{schedule}/resume", responses=example(_VIEW))
 def resume_schedule(schedule: ScheduleId, state: State, by: User) -> ScheduleView:
-    """Let a paused schedule go on; what was due meanwhile is not made up for."""
+    """Resume a paused schedule; missed times are not made up for."""
     return _schedule_changed(state, state.kept.schedules.resume(schedule), "schedule resumed", by.name)
 
 
@@ -338,7 +338,7 @@ def run_schedule(schedule: ScheduleId, state: State, by: User) -> FiringView:
     "/{schedule}/firings", dependencies=[readers], responses=example({"items": [_FIRING], "next": None})
 )
 def list_firings(schedule: ScheduleId, state: State, cursor: Cursor = None, limit: Limit = 50) -> Listed[FiringView]:
-    """List what became of each due time, the newest first, with reasons."""
+    """List the outcome of each due time, the newest first, with reasons."""
     record = state.kept.schedules.get(schedule)
     page = state.kept.firings.firings(record.id, cursor=cursor, limit=limit)
     return Listed(tuple(FiringView.of(firing, record.schedule) for firing in page.items), page.next)

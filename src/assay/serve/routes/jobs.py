@@ -64,7 +64,7 @@ def list_jobs(
 
 @router.post("/batch")
 def change_jobs(batch: JobBatch, state: State, by: User) -> BatchOutcomes:
-    """Cancel or retry many jobs; says what became of each."""
+    """Cancel or retry many jobs; returns the outcome of each."""
     if len(batch.jobs) > _LARGEST_BATCH:
         raise bad_value("jobs", f"a batch has at most {_LARGEST_BATCH} jobs")
     outcomes = state.kept.control.batch(batch.action, batch.jobs, reason=batch.reason[:1000], by=by.name)
@@ -320,7 +320,7 @@ def compare(
 def get_frontier(
     side: OneSide, x: Metric, y: Metric, state: State, per: Literal["", "watt", "dollar"] = "", benchmark: Text = ""
 ) -> Frontier:
-    """Hold jobs between two metrics, and say which of them no other one beats; `per` divides the second metric."""
+    """Place jobs between two metrics, and say which of them no other one dominates; `per` divides the second metric."""
     return frontier_of(state.kept, read_sides(state.kept, side, benchmark), x, y, per)
 
 
@@ -343,7 +343,7 @@ def list_scores(job: JobId, state: State) -> Listed[ScoreRecord]:
 async def compute_scores(job: JobId, judging: ScoreRequest, state: State, by: User) -> Listed[ScoreRecord]:
     """Judge the kept answers of a job, and keep what came out with its date; nothing is measured again."""
     if len(judging.scorers) > _MOST_SCORERS:
-        raise bad_value("scorers", f"at most {_MOST_SCORERS} scorers can be asked at once")
+        raise bad_value("scorers", f"at most {_MOST_SCORERS} scorers can be asked for in one request")
     records = await _turns.run(lambda: _compute(state, job, judging))
     tell("answers scored", job=job, scorers=",".join(record.scorer for record in records), by=by.name)
     return Listed(records)

@@ -51,7 +51,7 @@ class Points:
 
 @dataclass(frozen=True, slots=True)
 class ImportOutcome:
-    """What became of imported points."""
+    """The outcome of an import of points."""
 
     series: tuple[str, ...]
     added: int
@@ -110,7 +110,7 @@ def list_series(
 async def import_points(given: Points, state: State, by: User) -> ImportOutcome:
     """Take points of history that people already have; those that are there already stay as they are."""
     if len(given.points) > _LARGEST_IMPORT:
-        raise bad_value("points", f"at most {_LARGEST_IMPORT} points can be imported at once")
+        raise bad_value("points", f"at most {_LARGEST_IMPORT} points can be imported in one request")
     answer = await _turns.run(lambda: _import(state, given))
     tell("points imported", added=answer.added, known=answer.known, series=len(answer.series), by=by.name)
     state.changed(jobs=False)
@@ -161,7 +161,7 @@ def get_finding(finding: FindingId, state: State) -> KnownFinding:
     responses={**example({**_FINDING, "state": "expected"}), 409: {"description": "The finding is gone."}},
 )
 def expect_finding(finding: FindingId, state: State, by: User) -> KnownFinding:
-    """Take a change as meant: its series is judged anew from there."""
+    """Mark a change as expected: its series is judged from the new level."""
     expected = expect(state.kept.store, finding, state.clock)
     tell("finding expected", finding=expected.id, series=expected.series.id, by=by.name)
     state.changed(jobs=False)

@@ -97,7 +97,7 @@ def get_metrics(state: State) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Whoever sent the request, as the server knows them."""
+    """The sender of the request, as the server knows them."""
 
     name: str
     """Name of the token; `local` where the server is open."""
@@ -310,6 +310,6 @@ def stream_campaign_events(campaign: CampaignId, state: State, position: Positio
 
 
 def stream(state: ServerState, after: int | None, campaign: str | None) -> StreamingResponse:
-    """An answer that goes on until the client leaves or the server ends."""
+    """An answer that continues until the client leaves or the server ends."""
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(state.feed.listen(after, campaign), media_type="text/event-stream", headers=headers)

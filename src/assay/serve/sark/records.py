@@ -53,7 +53,7 @@ def enrolment_of(body: Mapping[str, Any]) -> Enrolment:
         os=_OS.get(str(facts.get("DeviceOs", "")).lower(), str(facts.get("DeviceOs", "")).lower()),
         cpus=1,
         memory_bytes=int(_number(facts.get("Ram")) * _GB),
-        runtimes={"onnxruntime": "not told"} if units else {},
+        runtimes={"onnxruntime": "unknown"} if units else {},
         devices={"onnxruntime": {kind: f"{unit}, as the worker says" for unit in units if (kind := _device(unit))}},
     )
     device: dict[str, JsonValue] = {
@@ -115,7 +115,7 @@ def device_info(agent: AgentRecord) -> dict[str, JsonValue]:
 
 
 def health_record(agent: AgentRecord, now: float, timeout_s: float) -> dict[str, JsonValue]:
-    """Whether a worker was heard of lately; the fifth field goes by both names that SARK's users know."""
+    """Whether a worker was seen lately; the fifth field goes by both names that SARK's users know."""
     silent_s = max(0.0, now - agent.last_seen)
     return {
         "worker_id": worker_id(agent.id),

@@ -247,13 +247,13 @@ def reset_worker(state: State, worker: str) -> dict[str, Any]:
 
 @router.get("/workers/{worker}/health", dependencies=[readers], operation_id="sark_worker_health", summary="Health")
 def worker_health(state: State, worker: str) -> dict[str, Any]:
-    """Whether a worker was heard of lately."""
+    """Whether a worker was seen lately."""
     return dict(_health(state, _known(state, worker)))
 
 
 @router.get("/health/workers", dependencies=[readers], operation_id="sark_workers_health", summary="Health of all")
 def health_of_all(state: State) -> dict[str, Any]:
-    """Whether each worker was heard of lately."""
+    """Whether each worker was seen lately."""
     workers = [_health(state, agent) for agent in state.kept.control.agents()]
     healthy = sum(bool(health["is_healthy"]) for health in workers)
     return {"total": len(workers), "healthy": healthy, "unhealthy": len(workers) - healthy, "workers": workers}

@@ -181,7 +181,7 @@ BINARY: Mapping[str, Any] = {"type": "string", "format": "binary"}
 
 
 class Turns:
-    """Arithmetic in Python, one request at a time: two at once would only slow each other, and everybody else."""
+    """Arithmetic in Python, one request at a time: two concurrent ones would only slow each other, and all others."""
 
     def __init__(self, name: str) -> None:
         self._limiter: RunVar[anyio.CapacityLimiter] = RunVar(name)

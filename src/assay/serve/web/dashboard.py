@@ -61,7 +61,7 @@ class BuiltFile:
 
 @dataclass(slots=True)
 class BuiltFiles:
-    """The files of one folder; built anew, they are read anew."""
+    """The files of one folder; rebuilt, they are read again."""
 
     folder: Path
     _stamp: tuple[int, int] | None = None
@@ -89,7 +89,7 @@ class BuiltFiles:
         return _NONCE.sub(lambda _: f'<meta name="csp-nonce" content="{escape(nonce)}">', based, count=1)
 
     def _look(self) -> None:
-        """Learn the names anew after a build: only these can be asked for, whatever a path says."""
+        """Learn the names again after a build: only these can be asked for, whatever a path says."""
         try:
             facts = (self.folder / INDEX).stat()
             stamp = (facts.st_mtime_ns, facts.st_size)
@@ -124,9 +124,9 @@ def _file(folder: Path, name: str) -> BuiltFile:
     return BuiltFile(content, packed, _KINDS[suffix], name.startswith(_HASHED))
 
 
-# Not pages, whatever follows: programs ask there, and are told that something is not there in their own words.
+# Not pages, whatever follows: programs ask there, and get a 404 in their own format.
 _NOT_PAGES = frozenset({"api", "metrics", "docs"})
-# What a browser loads for a page. A name of somebody's benchmark may have a point in it too, and is a page.
+# What a browser loads for a page. A name of a benchmark may have a point in it too, and is a page.
 _FILE = re.compile(r"^[^/]*\.\w+$|^assets/|\.(css|html?|ico|js|map|mjs|png|svg|wasm|woff2?)$", re.IGNORECASE)
 
 _NOT_BUILT = """<!doctype html>

@@ -184,7 +184,7 @@ def _is_upload(method: str, path: str) -> bool:
 
 
 class Observe:
-    """ASGI middleware; the outermost of ours."""
+    """ASGI middleware; the outermost one."""
 
     def __init__(self, app: ASGIApp, metrics: ServerMetrics, root_path: str = "") -> None:
         self.app = app
@@ -213,7 +213,7 @@ class Observe:
 
         try:
             await self.app(scope, receive, send_with_headers)
-        except ClientDisconnect:  # nobody is there to be answered
+        except ClientDisconnect:  # the client has gone
             status = status or _CLIENT_LEFT
         except Exception as problem:  # our own mistake: the client gets an answer, the log gets the place
             if status:

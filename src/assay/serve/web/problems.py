@@ -111,7 +111,7 @@ class RequestProblem(HTTPException):
 
 
 class Unavailable(RequestProblem):
-    """Something that the server stands on is away for a while; whoever asks should ask again."""
+    """Something that the server stands on is away for a while; the client should ask again."""
 
     def __init__(self, what: str = "the database") -> None:
         super().__init__(
@@ -211,7 +211,7 @@ def _database(request: Request, problem: Exception) -> JSONResponse:
     if isinstance(problem, DataError):
         return RequestProblem(422, "a value of the request cannot be kept", code="request").answer()
     if isinstance(problem, IntegrityError):
-        said = "this was changed by somebody else at the same time"
+        said = "this was changed by another request at the same time"
         return RequestProblem(409, said, code="conflict", try_="read it again and repeat the request").answer()
     return unexpected(request.scope, problem)
 
@@ -223,6 +223,6 @@ def _away(problem: Exception) -> JSONResponse:
 
 
 def unexpected(scope: Mapping[str, Any], problem: Exception) -> JSONResponse:
-    """The answer when our own code failed: the log says where, the client is told no detail."""
+    """The answer when our own code failed: the log says where, the client gets no detail."""
     tell_failure("request failed", problem, path=scope.get("path", ""), request=scope.get("request_id", ""))
     return RequestProblem(500, "the server failed on this request; its log says where", code="internal").answer()

@@ -195,7 +195,7 @@ def _results(kept: ServerStore, campaigns: Iterable[str]) -> list[Pair]:
             pairs.append((stored.job, from_json(MultiRunJobResult, stored.result, source=stored.job.id)))
             if len(pairs) > LARGEST_MATRIX:
                 raise UsageError(
-                    f"more than {LARGEST_MATRIX} jobs are too many to compare at once",
+                    f"more than {LARGEST_MATRIX} jobs are too many to compare in one request",
                     code="too-many",
                     try_="compare fewer campaigns",
                 )

@@ -46,7 +46,7 @@ class NextTime:
 
 @dataclass(frozen=True, slots=True)
 class FiringView:
-    """One due time of a schedule, and what became of it."""
+    """One due time of a schedule, and its outcome."""
 
     id: int
     due: float
@@ -54,7 +54,7 @@ class FiringView:
     """The due time as a clock of the schedule's zone shows it."""
     outcome: Outcome
     """`submitted`, `skipped` (another run was in the way), `missed` (no server ran), `failed`; `waiting` and `taken`
-    still go on."""
+    still continue."""
     fired_at: float | None
     campaign: str | None
     campaign_state: str | None
@@ -199,7 +199,7 @@ class PlacementGroup:
     missing: Mapping[str, tuple[str, ...]]
     """Name of every other agent → what it lacks, in words."""
     machines: int = 1
-    """How many agents must take them at once: more than one for the parts of a shared load."""
+    """How many agents must take them together: more than one for the parts of a shared load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,9 +221,9 @@ class PlacementView:
             return cls(True, "every job has an agent that can take it", groups)
         jobs = sum(group.jobs for group in stuck)
         needs = "; ".join(group.needs for group in stuck[:3])
-        nobody = "no agent is enrolled" if not any(group.missing for group in stuck) else "no agent can take them now"
-        nobody = "too few agents can take them at once" if any(group.agents for group in stuck) else nobody
-        return cls(False, f"{jobs} job{'' if jobs == 1 else 's'} cannot be placed ({needs}): {nobody}", groups)
+        reason = "no agent is enrolled" if not any(group.missing for group in stuck) else "no agent can take them now"
+        reason = "too few agents can take them together" if any(group.agents for group in stuck) else reason
+        return cls(False, f"{jobs} job{'' if jobs == 1 else 's'} cannot be placed ({needs}): {reason}", groups)
 
 
 def _group(one: Placement) -> PlacementGroup:
@@ -290,7 +290,7 @@ class JobBatch:
 
 @dataclass(frozen=True, slots=True)
 class BatchOutcome:
-    """What became of one job of a batch."""
+    """The outcome of one job of a batch."""
 
     job: str
     done: bool
@@ -302,7 +302,7 @@ class BatchOutcome:
 
 @dataclass(frozen=True, slots=True)
 class BatchOutcomes:
-    """What became of every job of a batch."""
+    """The outcome of every job of a batch."""
 
     outcomes: tuple[BatchOutcome, ...]
 
