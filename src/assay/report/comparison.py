@@ -101,7 +101,7 @@ def show_relative(change: float, interval: Interval | None) -> str:
 
 
 def verdict_with_reason(one: Comparison) -> str:
-    """The answer in words; what cannot be told always says why."""
+    """The answer in words; `cannot tell` always says why."""
     if one.answer != "cannot tell" and not one.because:
         return one.answer
     return one_line(f"{one.answer}: {'; '.join(one.because) or 'no reason was recorded'}")
@@ -117,7 +117,7 @@ class ComparedJob:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonResult:
-    """Everything that is said about two sides."""
+    """Everything that is concluded about two sides."""
 
     a: Side
     b: Side
@@ -179,9 +179,9 @@ def labels_of(jobs: Sequence[MultiRunJobResult], side: Side) -> list[str]:
     return [names[job.job] for job in jobs]
 
 
-def sentences(told: Iterable[tuple[str, Sequence[str]]]) -> tuple[str, ...]:
+def sentences(reasons: Iterable[tuple[str, Sequence[str]]]) -> tuple[str, ...]:
     """Sentences about jobs, each once: with the names of the jobs, unless it is true of all."""
-    jobs = list(told)
+    jobs = list(reasons)
     distinct = dict.fromkeys(reason for _, reasons in jobs for reason in reasons)
     return tuple(
         _named(reason, [label for label, reasons in jobs if reason in reasons], len(jobs)) for reason in distinct
@@ -319,7 +319,7 @@ _LARGEST = 512 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side of a comparison: the results that somebody named, the newest first."""
+    """One side of a comparison: the results that were named, the newest first."""
 
     references: tuple[str, ...]
     """As they were written."""
@@ -395,7 +395,7 @@ class Reader:
         )
 
     def samples(self, job: str, run: int) -> tuple[SampleSet, ...]:
-        """The samples of a run; none where only a document of it is at hand."""
+        """The samples of a run; none where only a document of it is available."""
         return () if self._source is None else self._source.samples(job, run)
 
     def _read(self, named: ResultReference) -> CampaignRecord:

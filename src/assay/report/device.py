@@ -115,11 +115,11 @@ def _curve(facts: Iterable[Mapping[str, JsonValue]], by: By) -> tuple[CurvePoint
     return tuple(_curve_point(size, by_size[size]) for size in sorted(by_size))
 
 
-def _curve_point(size: float, told: list[tuple[float, float]]) -> CurvePoint:
-    values = [value for value, _ in told]
+def _curve_point(size: float, measured: list[tuple[float, float]]) -> CurvePoint:
+    values = [value for value, _ in measured]
     if len(values) > 1:
         return CurvePoint(size, median(values), min(values), max(values))
-    value, spread = told[0]
+    value, spread = measured[0]
     return CurvePoint(size, value, value * (1 - spread / 2), value * (1 + spread / 2))
 
 
@@ -204,7 +204,7 @@ def show_size(size: float, by: By) -> str:
 
 
 def _during(spans: list[Mapping[str, JsonValue]], readings: tuple[str, ...], job: MultiRunJobResult) -> str:
-    """The mean of a reading while a test went on, over the runs."""
+    """The mean of a reading during a test, over the runs."""
     means: dict[str, list[float]] = {}
     for span in spans:
         for series, figures in section(span, "statistics").items():
@@ -227,7 +227,7 @@ def _sources(sources: list[str], job: MultiRunJobResult) -> list[str]:
 
 
 def _throttled(spans: list[Mapping[str, JsonValue]]) -> str:
-    """Why a device held its clocks down while a test went on; `no` where it was looked at and did not."""
+    """Why a device held its clocks down during a test; `no` where it was looked at and did not."""
     if not any(section(span, "throttled") for span in spans):
         return NOTHING
     throttled: dict[str, None] = {}

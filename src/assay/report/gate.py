@@ -39,7 +39,7 @@ _WORDS: dict[GateAnswer, str] = {
     "nothing": "neither red nor green: nothing could be judged",
 }
 _OUTCOME = Literal["failure", "error", "skipped"]
-# What XML 1.0 cannot hold, beside the control characters that no line of ours holds.
+# What XML 1.0 cannot hold, beside the control characters that no line here holds.
 _NOT_XML = re.compile("[^\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 

@@ -39,7 +39,7 @@ REDRAWS_PER_S = 4
 HEARTBEAT_S = 60.0  # a log in which nothing appears for longer looks like a program that hangs
 PROGRESS_PER_S = 4
 MAX_LINE = 1000  # characters of one line of a log
-# A reader that takes nothing for this long is given up for the current event; measuring goes on.
+# A reader that takes nothing for this long is given up for the current event; measuring continues.
 PATIENCE_S = 2.0
 _CHUNK = 512  # what every system writes to a pipe that has room without waiting
 
@@ -48,7 +48,7 @@ class View:
     """Shows how a campaign goes. This one shows nothing; the others override what they show."""
 
     def campaign(self, campaign_id: str, jobs: int, runs: int, note: str) -> None:
-        """A campaign of so many jobs and runs begins."""
+        """A campaign of this many jobs and runs begins."""
 
     def job(self, job_id: str, label: str, index: int, of: int) -> None:
         """A job begins; `index` counts from 0."""
@@ -79,7 +79,7 @@ class View:
         self.note(text)
 
     def waiting(self, text: str) -> None:
-        """Another measurement holds the device, so that nothing goes on for now."""
+        """Another measurement holds the device, so that measuring waits."""
         self.status(text)
 
     def close(self) -> None:
@@ -150,7 +150,7 @@ class PlainView(View):
         self._say("note", one_line(text))
 
     def heartbeat(self) -> None:
-        """Say how far the campaign is if nothing was said for a while."""
+        """Say how far the campaign is if nothing was printed for a while."""
         now_s = time.monotonic()
         if now_s - self._said_s >= HEARTBEAT_S:
             run = f"run {self._current_run} " if self._current_run else ""
@@ -164,7 +164,7 @@ class PlainView(View):
             self.heartbeat()
 
     def _say(self, kind: str, text: str) -> None:
-        # Flushed at once: a log that is read while the campaign runs must not lag behind it.
+        # Flushed immediately: a log that is read while the campaign runs must not lag behind it.
         self._said_s = time.monotonic()
         self._stream.write(f"{kind:<8}  {text}\n")
         self._stream.flush()
@@ -290,7 +290,7 @@ class TimeLeft:
         self._of_job += 1
 
     def skip(self, runs: int) -> None:
-        """A job of so many runs has ended; those that were measured earlier took no time now."""
+        """A job of this many runs has ended; those that were measured earlier took no time now."""
         self._ended += max(0, runs - self._of_job)
         self._of_job = 0
 
@@ -313,7 +313,7 @@ def campaign_sentence(campaign_id: str, jobs: int, runs: int, note: str) -> str:
 
 
 def result_label(result: MultiRunJobResult) -> str:
-    """The name of a job from its result alone: several may run at once, so the last one begun may be another."""
+    """The name of a job from its result alone: several may run concurrently, so the last one begun may be another."""
     return one_line(job_label(result.point, result.definition))
 
 
@@ -326,7 +326,7 @@ def run_sentence(result: SingleRunResult) -> str:
 
 
 def job_sentence(result: MultiRunJobResult) -> str:
-    """What became of a job, as one line with its headline numbers and their doubt."""
+    """The outcome of a job, as one line with its headline numbers and their doubt."""
     word = verdict_word(result)
     if result.state != "done":
         return f"{word}: {unmeasured_sentence(result)}"

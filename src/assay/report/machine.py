@@ -22,7 +22,7 @@ FACT = "monitoring"
 
 
 def fitness_sheet(job: MultiRunJobResult) -> Sheet | None:
-    """What was read of the machine before and after a job; None where nobody read it."""
+    """What was read of the machine before and after a job; None where it was not read."""
     before, after = (section(section(job.environment, when), "fitness") for when in ("before", "after"))
     if not before and not after:
         return None
@@ -193,10 +193,10 @@ def monitored_figures(job: MultiRunJobResult) -> list[ScrapedFigure]:
     ]
 
 
-def _rows(told: object) -> Iterator[Mapping[str, Any]]:
+def _rows(rows: object) -> Iterator[Mapping[str, Any]]:
     """The figures that are whole; a document of another version may have others."""
     wanted = {"of", "title", "unit", "mean", "max", "readings", "gaps", "resets"}
-    for row in told if isinstance(told, list) else ():
+    for row in rows if isinstance(rows, list) else ():
         if isinstance(row, dict) and wanted <= row.keys() and isinstance(row["mean"], int | float):
             yield row
 

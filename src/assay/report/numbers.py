@@ -10,7 +10,7 @@ from assay.analyse.intervals import TAILS, relative_half_width, samples_needed
 from assay.analyse.records import Interval, MetricStatistics
 from assay.metrics import describe
 
-NOTHING = "-"  # stands where a number could not be told
+NOTHING = "-"  # stands where a number is not known
 
 # The rule of the Particle Data Group: two digits of a half width that begins with 10 to 35, else one.
 # More would be noise, and fewer would hide the doubt.
@@ -107,7 +107,7 @@ def show_count(runs: int, count: int) -> str:
 
 
 def tail_needs(statistic: str) -> str:
-    """Why a percentile is not told: `p99 needs 662 samples`."""
+    """Why a percentile is not given: `p99 needs 662 samples`."""
     return f"{statistic.replace('_', '.')} needs {samples_needed(TAILS[statistic]):,} samples"
 
 

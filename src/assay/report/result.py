@@ -48,7 +48,7 @@ class CampaignResult:
         return self.read_file(job, run, name)
 
     def telemetry(self, job: str, run: int) -> Recording | None:
-        """What another process saw of one run, in columns; None where nobody looked."""
+        """What another process saw of one run, in columns; None without telemetry."""
         from assay.run.probes import FILE
         from assay.store.telemetry import read_telemetry
 

@@ -104,7 +104,7 @@ def render_series(record: SeriesRecord, points: Sequence[Point], findings: Seque
     """All that is known of a series: what it is, a small picture, its findings, its newest points."""
     lines = [f"{series_name(record)}", f"series   {record.id}"]
     lines += [f"machine  {machine_words(record)}"] if record.machine else []
-    lines += [f"better   {record.better or 'nobody said'}", f"looks    {_looks(record)}", ""]
+    lines += [f"better   {record.better or 'not stated'}", f"looks    {_looks(record)}", ""]
     lines += [_picture(points), ""]
     if findings:
         lines += [*findings_table(findings, width), ""]
@@ -222,7 +222,7 @@ def _sure(finding: Finding) -> str:
 def _place(finding: Finding) -> str:
     first, last = finding.range
     if finding.kind == "drift":
-        return f"point {finding.index}; it went on to point {last}"
+        return f"point {finding.index}; it continued to point {last}"
     return f"point {finding.index}" if first == last else f"point {finding.index}; it may be {first} to {last}"
 
 

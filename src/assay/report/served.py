@@ -34,7 +34,7 @@ LOAD_NOTE = (
 
 @dataclass(frozen=True, slots=True)
 class KindCount:
-    """How often something happened, and what was said the first time."""
+    """How often something happened, and the server's words the first time."""
 
     kind: str
     count: int
@@ -76,7 +76,7 @@ def is_served(job: MultiRunJobResult) -> bool:
 
 
 def asked_load(job: MultiRunJobResult) -> str:
-    """The load of a job in a word or two: `4/s`, `16 at once`, `search`."""
+    """The load of a job in a word or two: `4/s`, `16 concurrent`, `search`."""
     load = section(job.definition, "load")
     rate, stages = load.get("rate"), load.get("stages")
     hosts = load.get("hosts")
@@ -88,7 +88,7 @@ def asked_load(job: MultiRunJobResult) -> str:
         return "trace"
     if isinstance(stages, list) and stages:
         return f"{len(stages)} stages"
-    return f"{load.get('concurrency') or load.get('streams') or 1} at once"
+    return f"{load.get('concurrency') or load.get('streams') or 1} concurrent"
 
 
 def _of(metric: str, statistic: str) -> Cell:
@@ -226,22 +226,22 @@ def server_view_of(job: MultiRunJobResult) -> list[ServerStatistic]:
     return [_view(job, statistic, entries) for statistic, entries in seen.items()]
 
 
-def _view(job: MultiRunJobResult, statistic: str, told: Sequence[Mapping[str, JsonValue]]) -> ServerStatistic:
-    values = [value for entry in told if (value := as_number(entry.get("value"))) is not None]
-    buckets = [bucket for entry in told if (bucket := _bucket(entry)) is not None]
+def _view(job: MultiRunJobResult, statistic: str, entries: Sequence[Mapping[str, JsonValue]]) -> ServerStatistic:
+    values = [value for entry in entries if (value := as_number(entry.get("value"))) is not None]
+    buckets = [bucket for entry in entries if (bucket := _bucket(entry)) is not None]
     highs = [high for _, high in buckets]
     top = None if None in highs else max((high for high in highs if high is not None), default=None)
     return ServerStatistic(
         statistic,
         _ours(job.metrics, statistic),
         float(np.median(values)) if values else None,
-        one_line(str(told[0].get("from", ""))),
+        one_line(str(entries[0].get("from", ""))),
         (min(low for low, _ in buckets), top) if buckets else None,
     )
 
 
-def _bucket(told: Mapping[str, JsonValue]) -> tuple[float, float | None] | None:
-    edges = told.get("between")
+def _bucket(entry: Mapping[str, JsonValue]) -> tuple[float, float | None] | None:
+    edges = entry.get("between")
     if not isinstance(edges, list) or len(edges) != 2 or (low := as_number(edges[0])) is None:
         return None
     return low, as_number(edges[1])

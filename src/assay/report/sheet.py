@@ -24,7 +24,7 @@ class GridColumn:
     title: str
     right: bool = False
     flexible: bool = False  # may be shortened with … when the table is too wide
-    # No name is cut below this: a whole column less is better than names that nobody knows.
+    # No name is cut below this: a whole column less is better than names that no one recognises.
     shortest: int = 14
     expendable: int = 0  # dropped when still too wide, highest first; 0 is never dropped
 

@@ -29,7 +29,7 @@ _OF = {
 }  # fmt: skip
 _WHOSE = {
     "job": "the job", "others": "other programs", "machine": "the machine", "cpu": "the processor",
-    "own": "whoever looked",
+    "own": "the probe itself",
 }  # fmt: skip
 _UNITS = {"c": "°C", "mhz": "MHz", "bytes": "B", "pct": "%"}
 # Counters and codes: their mean says nothing.
@@ -108,7 +108,7 @@ def show_value(value: float, unit: str) -> str:
 
 
 def telemetry_sheet(job: MultiRunJobResult) -> Sheet | None:
-    """One line for each series: its mean, lowest and highest over the measured windows; None where nobody looked."""
+    """One line for each series: its mean, lowest and highest over the measured windows; None without telemetry."""
     figures = sorted(figures_of(job), key=lambda figure: _order(figure.series))
     if not figures:
         return None
@@ -187,10 +187,10 @@ def foreign_sentences(job: MultiRunJobResult) -> list[str]:
     )
 
 
-def _by_run(job: MultiRunJobResult, told: Iterable[tuple[int, str]]) -> list[str]:
+def _by_run(job: MultiRunJobResult, sentences: Iterable[tuple[int, str]]) -> list[str]:
     """Sentences, each once, with the runs of which it is true."""
     runs: dict[str, list[int]] = {}
-    for run, sentence in told:
+    for run, sentence in sentences:
         runs.setdefault(one_line(sentence), []).append(run)
     every = len(seen_of(job))
     return [f"{sentence} ({_runs(count, every)})" for sentence, count in runs.items()]
@@ -277,7 +277,7 @@ def with_grade(name: str, shown: str, job: MultiRunJobResult) -> str:
 
 
 def energy_sentence(job: MultiRunJobResult) -> str:
-    """What a job used, how that was read and what the devices use when idle; empty where nobody looked.
+    """What a job used, how that was read and what the devices use when idle; empty without telemetry.
 
     A job's energy is that of the devices it used; what was read of others stands in the table of sources alone.
     """
@@ -305,10 +305,10 @@ def _centre(job: MultiRunJobResult, name: str) -> str:
     return show(stats.median, decimals_of(stats))
 
 
-def _sources(told: Iterable[Mapping[str, JsonValue]]) -> str:
+def _sources(facts: Iterable[Mapping[str, JsonValue]]) -> str:
     """Where the figures were read, by grade: grades are never put together."""
     by_grade: dict[str, dict[str, None]] = {}
-    for fact in told:
+    for fact in facts:
         sources = by_grade.setdefault(as_text(fact.get("grade")), {})
         sources |= dict.fromkeys(map(str, _list(fact.get("sources"))))
     return "; ".join(f"{_HOW.get(grade, grade)} {' and the '.join(names)}" for grade, names in by_grade.items())
@@ -389,7 +389,7 @@ def _side(job: MultiRunJobResult, metric: str) -> str:
 
 
 def energy_columns(job: MultiRunJobResult) -> dict[str, str | float | None]:
-    """What a CSV row says of energy and price, beside the metrics themselves; empty where nobody looked."""
+    """What a CSV row says of energy and price, beside the metrics themselves; empty without telemetry."""
     if not any(run.seen for run in job.runs) and not price_of(job):
         return {}
     price = price_of(job)
@@ -412,8 +412,8 @@ def _facts(job: MultiRunJobResult) -> list[Mapping[str, JsonValue]]:
     return [facts for run in _good(job) if (facts := section(run.facts, "energy"))]
 
 
-def _idle_w(told: Iterable[Mapping[str, JsonValue]]) -> float | None:
-    idle = [float(watts) for fact in told if isinstance(watts := fact.get("idle_w"), int | float)]
+def _idle_w(facts: Iterable[Mapping[str, JsonValue]]) -> float | None:
+    idle = [float(watts) for fact in facts if isinstance(watts := fact.get("idle_w"), int | float)]
     return median(idle) if idle else None
 
 

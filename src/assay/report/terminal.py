@@ -68,7 +68,7 @@ from assay.report.wording import (
 from assay.run.records import SingleRunResult
 from assay.units import show_seconds
 
-WIDTH = 100  # columns of a table when nobody says how wide the terminal is
+WIDTH = 100  # columns of a table when the width of the terminal is not known
 
 
 def render_answer(record: CampaignRecord, *, width: int | None = None, colour: bool = False) -> str:
@@ -303,7 +303,7 @@ def render_job(result: MultiRunJobResult, *, width: int | None = None, colour: b
         _titled("metrics", _metrics(result, room)),
         _titled("not measured", _absent(result)),
         _titled("energy", _energy_block(result, room)),
-        _titled("seen from the side", _seen(result, room)),
+        _titled("telemetry", _seen(result, room)),
         _titled("nodes and services", _sheet(monitoring_sheet(result), room)),
         _titled(
             "failed requests by kind", [f"{error.count:>9,}  {error.kind}  {error.first}".rstrip() for error in errors]
@@ -350,7 +350,7 @@ def _failure(result: MultiRunJobResult) -> list[str]:
 
 
 def _checks(checks: Iterable[Check]) -> list[str]:
-    words = {True: "passed", False: "FAILED", None: "not told"}
+    words = {True: "passed", False: "FAILED", None: "unknown"}
     order = {False: 0, None: 1, True: 2}
     ranked = sorted(checks, key=lambda check: order[check.passed])
     return [f"{pad(words[check.passed], 8)}  {check_sentence(check)}" for check in ranked]

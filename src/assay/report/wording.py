@@ -104,7 +104,7 @@ def one_line(text: str) -> str:
 
 
 def verdict_word(result: MultiRunJobResult) -> str:
-    """The one word that says what became of a job."""
+    """The one word for the outcome of a job."""
     if result.state != "done":
         return result.state
     return result.verdict or "not judged"
@@ -181,7 +181,7 @@ def machine_sentence(result: MultiRunJobResult) -> str:
 
 
 def is_advice(check: Check) -> bool:
-    """Whether a failed check is told as advice, and changes no verdict."""
+    """Whether a failed check is given as advice, and changes no verdict."""
     from assay.analyse.checks import ADVISORY  # with its checks comes numpy, which a failed check has loaded anyway
 
     return check.name in ADVISORY
@@ -206,7 +206,7 @@ def check_sentence(check: Check) -> str:
 
 
 def gate_word(gate: Check) -> str:
-    """What became of an objective, in words; not measured is neither met nor missed."""
+    """The outcome of an objective, in words; not measured is neither met nor missed."""
     return {True: "met", False: "missed", None: "cannot tell"}[gate.passed]
 
 

@@ -272,7 +272,7 @@ def _recall_point(job: MultiRunJobResult, name: str, href: str | None) -> PlotPo
 
 
 def _best(points: Sequence[PlotPoint]) -> list[PlotPoint]:
-    """The points that no other one beats in both directions, by recall."""
+    """The points that no other one dominates, by recall."""
     front: list[PlotPoint] = []
     for point in sorted(points, key=lambda spot: (-spot.x, -spot.y)):
         if not front or point.y > front[-1].y:

@@ -214,7 +214,7 @@ def _timeline_numbers(name: str, unit: str, traces: Sequence[SampleTrace]) -> Nu
 def thin(
     at: NDArray[np.float64], value: NDArray[np.float64], most: int = MOST_POINTS
 ) -> tuple[NDArray[np.float64], ...]:
-    """At most so many points, keeping the lowest and the highest of each stretch of time."""
+    """At most this many points, keeping the lowest and the highest of each stretch of time."""
     if value.size <= most:
         return at, value
     # The same stretches as np.array_split makes: the first few are longer by one.

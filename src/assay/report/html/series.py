@@ -35,7 +35,7 @@ Answer = Literal["better", "worse", "cannot tell"]
 
 _SHOWN_SHARE = 0.01  # of the points at each end may lie beyond the axis; they are marked at its edge
 _WHISKER = 1.96  # standard errors to either side are 95 %
-# A pause so many times the usual one is drawn as a gap.
+# A pause this many times the usual one is drawn as a gap.
 _GAP = 3.0
 _LETTER_PX = 6.8
 _ROWS = 3  # of labels at the top
@@ -61,7 +61,7 @@ class SeriesPoint:
 
 @dataclass(frozen=True, slots=True)
 class SeriesChange:
-    """A change to mark: where, from which level to which, and what is said about it."""
+    """A change to mark: where, from which level to which, and its description."""
 
     at: float
     """Of the first result after it."""
@@ -77,7 +77,7 @@ class SeriesChange:
     """Its size in words: `+6.1 %`."""
     cause: str
     state: str = "open"
-    """Open, or what became of it: expected, acknowledged, snoozed, resolved."""
+    """Its state: open, expected, acknowledged, snoozed, resolved."""
     unconfirmed: str = ""
     """Of a change that is new and may still be chance: `new, unconfirmed (3 of 8)`."""
 
@@ -314,7 +314,9 @@ def _caption(picture: SeriesPicture) -> str:
     )
     parts.append("The lines are the levels between changes.")
     if picture.turns:
-        parts.append("A sign that points down is a change for the worse, up for the better, a diamond cannot be told.")
+        parts.append(
+            "A mark that points down is a change for the worse, up for the better, a diamond is `cannot tell`."
+        )
     if any(turn.state != "open" for turn in picture.turns):
         parts.append("An open sign on a dashed line was expected, acknowledged or is over.")
     shown = _up(picture)
