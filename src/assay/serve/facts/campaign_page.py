@@ -26,7 +26,9 @@ def panels_of_campaign(record: CampaignRecord) -> Panels:
     labels = job_labels(record)
     measured = replace(record, jobs=done)
     overview = draw_overview(measured, labels, {job.job: job.job for job in done})
-    drawn = [*overview, *draw_goodput(measured), *_searches(measured, labels)]
+    curves = [one for one in overview if not one.key.startswith("overview:")]
+    side_by_side = [one for one in overview if one.key.startswith("overview:")]
+    drawn = [*curves, *draw_goodput(measured), *_searches(measured, labels), *side_by_side]
     why = {} if drawn else {"pictures": "one job has nothing to be compared with: its own page has its pictures"}
     return Panels(tuple(map(panel_of, drawn)), why)
 

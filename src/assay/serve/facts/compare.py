@@ -375,7 +375,7 @@ def _base_cell(base: ReadResult | None, metric: str, side: str) -> ComparedCell:
     if stats is None:
         why = (_unmeasured(base.result, metric),)
         return ComparedCell(side, base.summary.id, base.summary.verdict, None, None, None, why)
-    return ComparedCell(side, base.summary.id, base.summary.verdict, MetricView.of(stats), None, "base", ())
+    return ComparedCell(side, base.summary.id, base.summary.verdict, MetricView.of(stats, metric), None, "base", ())
 
 
 def _cell(job: _Row, metric: str, side: str) -> ComparedCell:
@@ -383,7 +383,7 @@ def _cell(job: _Row, metric: str, side: str) -> ComparedCell:
         return ComparedCell(side, None, None, None, None, None, (NO_JOB,))
     read, compared = job.found[side]
     summary, stats = read.summary, read.result.metrics.get(metric)
-    view = MetricView.of(stats) if stats else None
+    view = MetricView.of(stats, metric) if stats else None
     line = next((line for line in compared.lines if line.metric == metric), None) if compared is not None else None
     if line is None or stats is None:
         why = _why_not(job, read, metric, judged=compared is not None)

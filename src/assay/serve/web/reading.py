@@ -16,6 +16,7 @@ from assay.documents import from_json
 from assay.errors import UsageError
 from assay.metrics import Better
 from assay.plan.job import content_hash
+from assay.report.numbers import centre_of
 from assay.report.result import read_job
 from assay.report.wording import headline_of, job_label, machine_name
 from assay.serve.state import ServerStore
@@ -38,6 +39,7 @@ class MetricView:
     unit: str
     better: Better | None
     median: float
+    """Of the samples; of a score their mean, which its interval is about."""
     interval: Interval | None
     """From the spread between runs; null for one run."""
     p99: float | None
@@ -45,8 +47,9 @@ class MetricView:
     samples: int
 
     @classmethod
-    def of(cls, stats: MetricStatistics) -> MetricView:
-        return cls(stats.unit, stats.better, stats.median, stats.interval, stats.p99, stats.runs, stats.count)
+    def of(cls, stats: MetricStatistics, name: str) -> MetricView:
+        centre = centre_of(stats, name)
+        return cls(stats.unit, stats.better, centre, stats.interval, stats.p99, stats.runs, stats.count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +151,7 @@ def result_view(stored: StoredResult) -> ResultView:
         agent=job.agent,
         ended_at=job.ended_at,
         point=result.point,
-        metrics={name: MetricView.of(result.metrics[name]) for name in names},
+        metrics={name: MetricView.of(result.metrics[name], name) for name in names},
         doubts=tuple(check.detail for check in (*result.checks, *result.gates) if check.passed is False),
     )
 
@@ -221,7 +224,7 @@ def _cell(job: JobSummary, result: MultiRunJobResult, metric: str, axes: tuple[s
         campaign=job.campaign,
         state=job.state,
         verdict=job.verdict,
-        metric=MetricView.of(stats) if stats else None,
+        metric=MetricView.of(stats, metric) if stats else None,
         change=change,
         answer=answer,
         because=because,

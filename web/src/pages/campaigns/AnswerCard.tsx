@@ -28,7 +28,8 @@ export function AnswerCard({ answer }: { answer: Written }) {
   )
 }
 
-const OTHERS_SHOWN = 4
+// The table of all results has the others.
+const MOST_METRICS = 4
 
 function columnsOf(metrics: Written['columns']): ColumnDef<Line>[] {
   return [
@@ -42,7 +43,7 @@ function columnsOf(metrics: Written['columns']): ColumnDef<Line>[] {
         </Link>
       ),
     },
-    ...metrics.slice(0, OTHERS_SHOWN + 1).map(metricColumn),
+    ...metrics.slice(0, MOST_METRICS).map(metricColumn),
     {
       id: 'verdict',
       header: 'Verdict',

@@ -171,11 +171,14 @@ function Judged({ row, cell, answer, most }: { row: Row; cell: Cell; answer: str
           </span>
         )}
       </div>
-      {cell.because.map((one) => (
-        <div key={one} className="quiet because">
-          {one}
-        </div>
-      ))}
+      {cell.because.length > 0 && (
+        <details className="because">
+          <summary>why</summary>
+          {cell.because.map((one) => (
+            <div key={one}>{one}</div>
+          ))}
+        </details>
+      )}
     </>
   )
 }

@@ -37,6 +37,8 @@ test('says better, worse and cannot tell with numbers, intervals and reasons', a
   expect(within(row).getByText('worse')).toBeTruthy()
   expect(row.textContent).toContain('+10 %')
   expect(row.textContent).toContain('[+8.0 %, +12 %]')
+  const why = screen.getByRole('region', { name: 'Why some of it has no verdict' })
+  expect(why.textContent).toContain('1 time the change may be none; about 18 more runs')
   const undecided = screen.getByRole('row', { name: /batch=8 latency_ms/ })
   expect(within(undecided).getByText('cannot tell')).toBeTruthy()
   expect(undecided.textContent).toContain('about 18 more runs')

@@ -8,7 +8,7 @@ import { type Comparison, MOST_SIDES, partsOf, titled } from '@/pages/compare/re
 import { SidePicker } from '@/pages/compare/SidePicker'
 import { Sides } from '@/pages/compare/Sides'
 import { Suggestions } from '@/pages/compare/Suggestions'
-import { NotComparable, Notes, Summary } from '@/pages/compare/Summary'
+import { NotComparable, Notes, Summary, Undecided } from '@/pages/compare/Summary'
 import { TradeOff } from '@/pages/compare/TradeOff'
 import { Asked } from '@/parts/Asked'
 import { Empty } from '@/parts/Empty'
@@ -78,7 +78,16 @@ function Found({ found: comparison, choices }: { found: Comparison; choices: Cho
           shown={choices.word('view', ['answers', 'map', 'front'])}
           onShow={(view) => choices.choose({ view: view === 'answers' ? undefined : view })}
           tabs={[
-            { key: 'answers', name: 'Answers', content: <AnswersTable found={found} choices={choices} /> },
+            {
+              key: 'answers',
+              name: 'Answers',
+              content: (
+                <>
+                  <AnswersTable found={found} choices={choices} />
+                  <Undecided found={found} />
+                </>
+              ),
+            },
             { key: 'map', name: 'Heat map', content: <HeatMapChart found={found} choices={choices} /> },
             {
               key: 'front',

@@ -1,6 +1,7 @@
 import type { Choices } from '@/app/choices'
-import { type Comparison, counted, letterOf, sentencesOf } from '@/pages/compare/records'
-import { Mark } from '@/parts/Mark'
+import { count } from '@/pages/campaigns/words'
+import { type Comparison, counted, letterOf, sentencesOf, undecidedOf } from '@/pages/compare/records'
+import { Answer, Mark } from '@/parts/Mark'
 
 /** Why some of it is not like for like, with a way to compare anyway. */
 export function NotComparable({ reasons, choices }: { reasons: string[]; choices: Choices }) {
@@ -36,7 +37,7 @@ export function Summary({ found }: { found: Comparison }) {
   return (
     <ul className="summary" aria-label="Answers in numbers">
       {others.map((side) => {
-        const count = counted(found.rows, side.key)
+        const answers = counted(found.rows, side.key)
         return (
           <li key={side.key} className="card">
             <p>
@@ -45,7 +46,7 @@ export function Summary({ found }: { found: Comparison }) {
             {sentencesOf(found.rows, { ...side, name: letterOf(found.sides.indexOf(side)) }).map((one) => (
               <p key={one}>{one}</p>
             ))}
-            <Counts count={count} />
+            <Counts answers={answers} />
           </li>
         )
       })}
@@ -53,8 +54,8 @@ export function Summary({ found }: { found: Comparison }) {
   )
 }
 
-function Counts({ count }: { count: ReturnType<typeof counted> }) {
-  const { better, worse, 'cannot tell': unknown, 'not like for like': unlike } = count
+function Counts({ answers }: { answers: ReturnType<typeof counted> }) {
+  const { better, worse, 'cannot tell': unknown, 'not like for like': unlike } = answers
   if (better + worse + unknown + unlike === 0)
     return <p className="quiet">Nothing to compare: no job is on both sides.</p>
   return (
@@ -64,6 +65,24 @@ function Counts({ count }: { count: ReturnType<typeof counted> }) {
       <Mark tone="unknown" glyph="◆" word={`${unknown} cannot tell`} square />
       {unlike > 0 && <Mark tone="warn" glyph="≠" word={`${unlike} not like for like`} />}
     </p>
+  )
+}
+
+/** Why rows have no verdict: sentences that differ in their numbers alone stand once, with one of them in full. */
+export function Undecided({ found }: { found: Comparison }) {
+  const reasons = undecidedOf(found.rows)
+  if (reasons.length === 0) return null
+  return (
+    <section className="card" aria-labelledby="undecided">
+      <h2 id="undecided">Why some of it has no verdict</h2>
+      <ul className="undecided">
+        {reasons.map(({ word, rows, sentence }) => (
+          <li key={sentence}>
+            <Answer answer={word} /> <span className="quiet">{count(rows, 'time')}</span> {sentence}
+          </li>
+        ))}
+      </ul>
+    </section>
   )
 }
 

@@ -78,6 +78,28 @@ export function sentencesOf(rows: Row[], side: Side): string[] {
   })
 }
 
+export interface Reason {
+  word: AnswerWord
+  rows: number
+  sentence: string
+}
+
+/** The reasons why cells have no verdict, those of most cells first. */
+export function undecidedOf(rows: Row[]): Reason[] {
+  const found = new Map<string, Reason>()
+  for (const cell of rows.flatMap((row) => row.cells)) {
+    const word = wordOf(cell)
+    if (word !== 'cannot tell' && word !== 'not like for like') continue
+    for (const sentence of cell.because) {
+      const kind = `${word} ${sentence.replaceAll(/[-+±]?\d[\d,.]*/g, '#')}`
+      const known = found.get(kind)
+      if (known) known.rows += 1
+      else found.set(kind, { word, rows: 1, sentence })
+    }
+  }
+  return [...found.values()].sort((one, other) => other.rows - one.rows)
+}
+
 function byText(changes: number[]): string {
   const [low, high] = [percent(Math.min(...changes)), percent(Math.max(...changes))]
   return low === high ? ` by ${low}` : ` by ${low} to ${high}`
