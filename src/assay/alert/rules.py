@@ -14,6 +14,7 @@ from assay.alert.records import Event, RuleNote, Trouble
 from assay.analyse.headline import split_statistic
 from assay.analyse.records import Interval
 from assay.analyse.text import number, percent, quantity
+from assay.documents import validation_words
 from assay.errors import UsageError
 from assay.metrics import base_name
 from assay.plan.job import content_hash
@@ -75,10 +76,7 @@ def parsed(document: object, *, at: str = "") -> Alert:
     try:
         return Alert.model_validate_json(json.dumps(document))
     except ValidationError as invalid:
-        places = [
-            (".".join(map(str, problem["loc"])), problem["msg"].removeprefix("Value error, "))
-            for problem in invalid.errors()
-        ]
+        places = [(".".join(map(str, problem["loc"])), validation_words(problem)) for problem in invalid.errors()]
         problems = "; ".join(f"{place}: {message}" if place else message for place, message in places[:5])
         hint = 'write for example {"when": "ttft_ms.p99 > 50", "severity": "critical"}'
         raise UsageError(f"this is no alert rule: {problems}", code="value", at=at, try_=hint) from None

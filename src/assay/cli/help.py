@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
 if TYPE_CHECKING:
@@ -25,6 +27,13 @@ _AT_MOST = re.compile(r"x<=(-?[\d.]+)")
 
 class VerbCommand(TyperCommand):
     """A verb."""
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as wrong:
+            _say_plainly(wrong)
+            raise
 
     def collect_usage_pieces(self, ctx: Context) -> list[str]:
         arguments = [parameter for parameter in self.get_params(ctx) if parameter.param_type_name == "argument"]
@@ -57,6 +66,21 @@ class VerbGroup(TyperGroup):
         rows = [(name, _summary(verb.help or "")) for name, verb in verbs if verb is not None and not verb.hidden]
         with formatter.section("Verbs"):
             formatter.write_dl(rows)
+
+
+def _say_plainly(wrong: typer.BadParameter) -> None:
+    """Put the words of a validation library into ours."""
+    from pydantic import ValidationError
+
+    from assay.documents import validation_words
+
+    if isinstance(wrong.__cause__, ValidationError):
+        error = wrong.__cause__.errors()[0]
+        given, words = repr(str(error["input"])[:80]), validation_words(error)
+        choices = re.findall(r"'([^']+)'", words.partition(" is not one of ")[2])
+        near = difflib.get_close_matches(str(error["input"]), choices, 1)
+        wrong.message = words if words.startswith(given) else f"{given}: {words}"
+        wrong.message += f" Did you mean '{near[0]}'?" if near else ""
 
 
 def verb_path(context: Context) -> tuple[str, ...]:

@@ -157,6 +157,8 @@ def run(
     loaded, view = _opened(file, settings or (), text=form is Format.text, quiet=quiet)
     client = server.connect() if server.url and not local else None
     options = placement.options()
+    if out is not None:
+        refuse_folder(out)
     if loaded.benchmark.place.on_cluster:
         _refuse_placement(options, loaded.benchmark.place.engine)
     from assay.api.run import engine_for, measure
@@ -227,6 +229,28 @@ def _where(result: CampaignResult, written: Sequence[Path]) -> Iterator[str]:
     steps = [f"assay report {campaign}"] if not written else []
     yield f"next    {' · '.join([*steps, look, 'assay compare latest~1 latest'])}"
     yield f"result  {campaign}"
+
+
+def refuse_folder(folder: Path) -> None:
+    """Find out before anything is measured whether reports can be written into a folder.
+
+    Raises:
+        UsageError: if they cannot.
+    """
+    import os
+
+    from assay.errors import UsageError
+
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
+        return
+    reason = "this user may not write there" if there.is_dir() else f"{there} is a file, not a folder"
+    raise UsageError(
+        f"the reports cannot be written into it: {reason}",
+        code="out",
+        at=str(folder),
+        try_="name another folder by --out",
+    )
 
 
 def write_reports(result: CampaignResult, folder: Path) -> list[Path]:

@@ -47,7 +47,12 @@ def _refuse_large(matrix: Matrix, document: Mapping[str, JsonValue], at: str) ->
     count = math.prod(len(values) for values in matrix.axes.values())
     if count > MAX_POINTS:
         shown = f"{count:,}" if count < 10**18 else "more than 10^18"
-        raise SpecError(f"the matrix has {shown} points; at most {MAX_POINTS:,} can be planned", code="matrix", at=at)
+        raise SpecError(
+            f"the matrix has {shown} points; at most {MAX_POINTS:,} can be planned",
+            code="matrix",
+            at=at,
+            try_="name fewer values, or only the points that matter under matrix.include",
+        )
     each = len(json.dumps({key: value for key, value in document.items() if key != "matrix"}))
     each += sum(_OF_AN_AXIS + max(len(json.dumps(value)) for value in values) for values in matrix.axes.values())
     planned = (count + len(matrix.include)) * each

@@ -7,13 +7,13 @@ at most four times a second: more would take processor time from what is being m
 from __future__ import annotations
 
 import json
+import math
 import os
 import select
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 REDRAWS_PER_S = 4
 HEARTBEAT_S = 60.0  # a log in which nothing appears for longer looks like a program that hangs
+WAIT_S = 5.0  # a wait for somebody else is reported sooner: perhaps nobody will ever answer
 PROGRESS_PER_S = 4
 MAX_LINE = 1000  # characters of one line of a log
 # A reader that takes nothing for this long is given up for the current event; measuring continues.
@@ -113,13 +114,16 @@ class QuietView(SilentView):
 
 
 class PlainView(View):
-    """One line per event; where a run takes long, a line every minute says how far it is."""
+    """One line per event; where a run takes long, a line every minute says how far it is, and one what it waits for."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(self, stream: TextIO | None = None, now: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream or sys.stderr
+        self._now = now
         self._job = self._current_run = self._current_phase = self._doing = ""
         self._runs = 0
-        self._began_s = self._said_s = time.monotonic()
+        self._began_s = self._said_s = now()
+        self._waits_since_s: float | None = None  # for what `_doing` names
+        self._reason = ""  # why the last run failed
         self._closed = threading.Event()
 
     def campaign(self, campaign_id: str, jobs: int, runs: int, note: str) -> None:
@@ -136,23 +140,33 @@ class PlainView(View):
 
     def phase(self, name: str) -> None:
         self._current_phase = self._doing = one_line(name)
+        self._waits_since_s = None
 
     def progress(self, share: float, note: str) -> None:
-        self._doing = progress_sentence(self._current_phase, share, note)
+        before, self._doing = self._doing, progress_sentence(self._current_phase, share, note)
+        if share > 0 or not note:
+            self._waits_since_s = None
+        elif self._doing != before:
+            self._waits_since_s = self._now()
 
     def run_done(self, result: SingleRunResult) -> None:
-        self._say("run", f"{result.run_id + 1}/{self._runs} {self._job}: {run_sentence(result)}")
+        self._waits_since_s = None
+        self._reason = failure_sentence(result.error) if result.error else ""
+        self._say("run", f"{result.run_id + 1}/{self._runs or '?'} {self._job}: {run_sentence(result)}")
 
     def job_done(self, result: MultiRunJobResult) -> None:
-        self._say("done", f"{result_label(result)}: {job_sentence(result)}")
+        known = self._reason and result.state != "done" and unmeasured_sentence(result) == self._reason
+        sentence = verdict_word(result) if known else job_sentence(result)
+        self._say("done", f"{result_label(result)}: {sentence}")
 
     def note(self, text: str) -> None:
         self._say("note", one_line(text))
 
     def heartbeat(self) -> None:
-        """Say how far the campaign is if nothing was printed for a while."""
-        now_s = time.monotonic()
-        if now_s - self._said_s >= HEARTBEAT_S:
+        """Say how far the campaign is if nothing was printed for a while, or it has begun to wait."""
+        now_s = self._now()
+        notable_s = math.inf if self._waits_since_s is None else self._waits_since_s + WAIT_S
+        if now_s - self._said_s >= HEARTBEAT_S or self._said_s < notable_s <= now_s:
             run = f"run {self._current_run} " if self._current_run else ""
             self._say("...", f"{run}{self._doing or 'waiting'} · {show_seconds(now_s - self._began_s)} so far")
 
@@ -160,12 +174,12 @@ class PlainView(View):
         self._closed.set()
 
     def _beat(self) -> None:
-        while not self._closed.wait(HEARTBEAT_S / 4):
+        while not self._closed.wait(WAIT_S / 2):
             self.heartbeat()
 
     def _say(self, kind: str, text: str) -> None:
         # Flushed immediately: a log that is read while the campaign runs must not lag behind it.
-        self._said_s = time.monotonic()
+        self._said_s = self._now()
         self._stream.write(f"{kind:<8}  {text}\n")
         self._stream.flush()
 
@@ -304,6 +318,8 @@ class TimeLeft:
 
 def progress_sentence(phase: str, share: float, note: str) -> str:
     suffix = f" · {one_line(note)}" if note else ""
+    if share <= 0 and note:  # it waits for something, or has just begun
+        return f"{phase}{suffix}"
     return f"{phase} {min(max(share, 0.0), 1.0):.0%}{suffix}"
 
 
@@ -373,7 +389,7 @@ class EventView(View):
         if self._now() - self._told_s < 1 / PROGRESS_PER_S:
             return
         self._told_s = self._now()
-        self._send("progress", share=round(min(max(share, 0.0), 1.0), 4) if isfinite(share) else 0.0, note=note)
+        self._send("progress", share=round(min(max(share, 0.0), 1.0), 4) if math.isfinite(share) else 0.0, note=note)
 
     def log(self, lines: Sequence[str]) -> None:
         self._send("log", lines=[line[:MAX_LINE] for line in lines])

@@ -89,6 +89,7 @@ class PipeStage:
     def phase(self, name: Phase) -> Iterator[None]:
         self.where = self.where if name == "cleanup" else name
         self._tell({"phase": name})
+        self._last_ns = 0  # the first word about a phase is never left out
         start = perf_counter_ns()
         try:
             yield

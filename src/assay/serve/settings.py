@@ -13,6 +13,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
+from assay.documents import validation_words
 from assay.errors import Problem, SpecError, UsageError
 from assay.http import is_loopback
 from assay.place.leasing import LeasePolicy
@@ -228,10 +229,11 @@ def _problems(
     invalid: ValidationError, flags: dict[str, object], below: dict[str, Any], config: Path | None
 ) -> list[Problem]:
     problems = []
-    for error in invalid.errors(include_url=False, include_input=False, include_context=False):
+    for error in invalid.errors(include_url=False, include_context=False):
         name = str(error["loc"][0]) if error["loc"] else ""
-        said = error["msg"].removeprefix("Value error, ")
-        message = f"{name}: {said}" if name else said
+        said = validation_words(error)
+        shown = f" is {error['input']}" if isinstance(error["input"], int | float) else ""  # a text may be a secret
+        message = f"{name}{shown}: {said}" if name else said
         if error["type"] == "extra_forbidden":
             message = f"{name} is not a setting of the server"
         origin = str(config) if name in below else f"{_PREFIX}{name.upper()}" if name else ""

@@ -154,6 +154,13 @@ def whole(value: object, at_least: int = 0) -> int:
     return int(text)
 
 
+def port_number(value: object) -> int:
+    port = whole(value)
+    if port > 65535:
+        raise ValueError(f"{value!r} is no port: the last one is 65535")
+    return port
+
+
 @dataclass(frozen=True, slots=True)
 class Draw:
     """A quantity; `normal` is cut off at 0."""

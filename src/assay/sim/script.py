@@ -22,6 +22,7 @@ from assay.sim.faults import (
     parse_pause,
     parse_slow_start,
     parse_stop,
+    port_number,
     whole,
 )
 from assay.units import seconds, size_bytes
@@ -241,7 +242,7 @@ def _path(value: object) -> Path:
 class ListenOptions:
     """Where the server is and how it runs; what it does is in its script."""
 
-    port: int = setting(whole, "0", "Port to listen on; 0 takes a free one.")
+    port: int = setting(port_number, "0", "Port to listen on; 0 takes a free one.")
     host: str = setting(str, "127.0.0.1", "Address to listen on.")
     script: Path | None = setting(_path, "", "YAML file with the same settings; flags win over it.")
     cpu: int | None = setting(whole, "", "Run on this core alone (Linux).")

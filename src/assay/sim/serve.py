@@ -11,7 +11,7 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
-from assay.errors import MeasureError, UsageError
+from assay.errors import UsageError
 from assay.sim.apis.llm import LlmServer
 from assay.sim.apis.site import PlainServer
 from assay.sim.script import ListenOptions, Server, SimScript, build, read_file
@@ -96,9 +96,10 @@ def _listen(host: str, port: int) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)
     except OSError as problem:
-        raise MeasureError(
-            f"cannot listen on {host}:{port}: {problem.strerror or problem}",
-            code="cannot-listen",
+        raise UsageError(
+            f"cannot listen: {problem.strerror or problem}",
+            code="address",
+            at=f"{host}:{port}",
             try_="choose another --port, or 0 for a free one",
         ) from None
     sock.listen(_BACKLOG)

@@ -6,11 +6,13 @@ the work that it limits.
 
 from __future__ import annotations
 
+import difflib
 import errno
 import math
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -46,6 +48,17 @@ _CHECK = "check the path, or write a starter file with `assay init`"
 _SPLIT = "split it into several files, or put long values into a file of their own"
 
 
+def _meant(path: Path) -> str:
+    """The file beside a missing one that was perhaps meant."""
+    with suppress(OSError):
+        near = difflib.get_close_matches(
+            path.name, [beside.name for beside in path.parent.iterdir() if beside.is_file()], 1, 0.7
+        )
+        if near and near[0] != path.name:
+            return f"did you mean {path.parent / near[0]}?"
+    return _CHECK
+
+
 def read_text(path: Path, what: str = "the benchmark file", most_bytes: int = _MAX_BYTES) -> str:
     """The text of a file, or of a pipe that has a writer; a byte order mark is left out.
 
@@ -60,7 +73,7 @@ def read_text(path: Path, what: str = "the benchmark file", most_bytes: int = _M
                 f"{what} has more than {most_bytes:,} bytes", code="too-large", at=str(path), try_=_SPLIT
             ) from None
         raise SpecError(
-            f"cannot read {what}: {problem.strerror}", code="no-file", at=cut(str(path)), try_=_CHECK
+            f"cannot read {what}: {problem.strerror}", code="no-file", at=cut(str(path)), try_=_meant(path)
         ) from None
     try:
         return content.decode("utf-8-sig")

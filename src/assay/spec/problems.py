@@ -10,12 +10,13 @@ import difflib
 import json
 import re
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic import JsonValue, ValidationError
 from pydantic_core import ErrorDetails
 
+from assay.documents import needed_type, validation_words
 from assay.errors import Problem
 from assay.spec.benchmark import Benchmark, Definition
 from assay.spec.limits import MAX_PROBLEMS, cut
@@ -41,18 +42,6 @@ _TARGETS: dict[str, type[Section]] = dict(
         strict=True,
     )
 )
-
-_WORDS = {
-    "int_type": "a whole number is needed",
-    "int_from_float": "a whole number is needed",
-    "float_type": "a number is needed",
-    "string_type": "text is needed",
-    "bool_type": "true or false is needed",
-    "dict_type": "a mapping of keys is needed",
-    "model_type": "a mapping of keys is needed",
-    "model_attributes_type": "a mapping of keys is needed",
-    "tuple_type": "a list is needed",
-}
 
 
 def problems_of(
@@ -105,7 +94,7 @@ def _problem(path: KeyPath, errors: list[ErrorDetails], source: SourceDocument, 
         return Problem(
             "missing-key", f"{name} is missing", at, f"add {path[-1]}: … to {dotted(path[:-1]) or 'the file'}"
         )
-    message = " or ".join(dict.fromkeys(_said(mistake) for mistake in errors))
+    message = _said(errors)
     if not name:
         return Problem("value", message, at)
     return Problem("value", f"{name} is {_show(error['input'])}: {message}", at, _advice(error))
@@ -133,9 +122,17 @@ def _unknown_key(path: KeyPath, value: object, at: str) -> Problem:
     )
 
 
-def _said(error: ErrorDetails) -> str:
-    message = cut(error["msg"].removeprefix("Value error, "))
-    return _WORDS.get(error["type"], message[:1].lower() + message[1:])
+def _said(errors: Sequence[ErrorDetails]) -> str:
+    """What is wrong with one value; where it may be of several kinds, each that it is not."""
+    kinds = [kind for error in errors if (kind := needed_type(error)) is not None]
+    choices = [str(error.get("ctx", {}).get("expected", "")) for error in errors if error["type"] == "literal_error"]
+    needed = " or ".join(dict.fromkeys([*choices, *kinds]))
+    others = [
+        cut(validation_words(error))
+        for error in errors
+        if needed_type(error) is None and error["type"] != "literal_error"
+    ]
+    return "; ".join(dict.fromkeys([*([f"{needed} is needed"] if needed else []), *others]))
 
 
 def _advice(error: ErrorDetails) -> str:

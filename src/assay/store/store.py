@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 import os
 import threading
@@ -309,8 +310,9 @@ class Store(TableAccess):
                 ids = session.scalars(
                     select(CampaignRow.id).where(CampaignRow.id.startswith(reference, autoescape=True)).limit(5)
                 ).all()
-        if not ids:
-            raise _unknown(reference, self.folder)
+            if not ids:
+                newest = select(CampaignRow.id).order_by(CampaignRow.created_at.desc()).limit(_LOOKED_THROUGH)
+                raise _not_found(reference, self.folder, session.scalars(newest).all())
         if len(ids) > 1 and reference not in ids:
             raise ambiguous(reference, "campaigns", ids)
         return reference if reference in ids else ids[0]
@@ -354,10 +356,16 @@ def _stored(row: JobRow) -> StoredJob:
     return StoredJob(from_json(Job, row.document, source=row.id), cast("State", row.state), row.result, row.reason)
 
 
-def _unknown(reference: str, folder: Path) -> UsageError:
-    return UsageError(
-        f"no campaign {reference!r} in the store",
-        code="unknown-campaign",
-        at=str(folder),
-        try_="`assay results list` shows what is there",
-    )
+_LIST = "`assay results list` shows what is there"
+_LOOKED_THROUGH = 1000  # campaigns, the newest, among which one was perhaps meant
+
+
+def _unknown(reference: str, folder: Path, advice: str = _LIST) -> UsageError:
+    return UsageError(f"no campaign {reference!r} in the store", code="unknown-campaign", at=str(folder), try_=advice)
+
+
+def _not_found(reference: str, folder: Path, known: Sequence[str]) -> UsageError:
+    if not known:
+        return _unknown(reference, folder, "nothing was measured here yet: `assay run` begins")
+    near = difflib.get_close_matches(reference, ["latest", *known], 1, 0.7) if "~" not in reference else []
+    return _unknown(reference, folder, f"did you mean {near[0]}? {_LIST}" if near else _LIST)

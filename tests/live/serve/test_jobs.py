@@ -172,5 +172,5 @@ def test_files_that_an_attempt_leaves(server):
 @pytest.mark.parametrize("path", ["/jobs", "/results", "/campaigns", "/agents"])
 def test_a_slip_of_the_pen_is_no_empty_list(server, path):
     answer = server.client.get(path, params={"state": "runing"})
-    assert is_problem(answer, 422, "request")["detail"].startswith("query.state: Input should be")
+    assert is_problem(answer, 422, "request")["detail"].startswith("query.state: it must be")
     assert server.client.get(path).json() == {"items": [], "next": None}

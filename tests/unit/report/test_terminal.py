@@ -141,7 +141,7 @@ def test_the_plain_view_writes_one_line_per_event(build):
         "run       1/5 batch=1 [red]x: ok in 4.5 s, 900 samples",
         "done      batch=[b]8: suspect: latency_ms 47.39 ±0.6 % (failed: machine quiet)",
         f"run       1/5 batch=1 [red]x: {KILLED}",
-        f"done      batch=512 threads=2: failed: {KILLED}",
+        "done      batch=512 threads=2: failed",  # its run has just said why
         "note      one note",
     ]
 
@@ -215,6 +215,43 @@ def test_a_long_run_says_in_a_log_how_far_it_is(monkeypatch):
     last = out.getvalue().splitlines()[-1]
     assert last.startswith("...       run 2/5 measure 25% · 800 requests, 98/s, ttft 12 ms · ")
     assert last.endswith(" so far")
+
+
+def test_a_wait_is_reported_soon_and_once():
+    out = io.StringIO()
+    clock = {"s": 0.0}
+    view = PlainView(out, now=lambda: clock["s"])
+    view.job("c-1-job-0", "chat", 0, 1)
+    view.run(0, 1)
+    view.phase("first")
+    view.progress(0.0, "waiting at most 2 min for the first answer of 127.0.0.1:8000")
+    clock["s"] = 4.0
+    view.heartbeat()
+    assert len(out.getvalue().splitlines()) == 1
+    for clock["s"] in (6.0, 8.0, 30.0):
+        view.heartbeat()
+    first = "...       run 1/1 first · waiting at most 2 min for the first answer of 127.0.0.1:8000 · 6.0 s so far"
+    assert out.getvalue().splitlines()[1:] == [first]
+    clock["s"] = 67.0
+    view.heartbeat()
+    assert len(out.getvalue().splitlines()) == 3
+
+
+def test_what_makes_progress_does_not_wait():
+    out = io.StringIO()
+    clock = {"s": 0.0}
+    view = PlainView(out, now=lambda: clock["s"])
+    view.phase("first")
+    view.progress(0.0, "waiting for the first answer")
+    clock["s"] = 3.0
+    view.phase("measure")
+    clock["s"] = 20.0
+    view.heartbeat()
+    view.progress(0.0, "probe 1 at 2/s")
+    view.progress(0.1, "probe 1 at 2/s")
+    clock["s"] = 40.0
+    view.heartbeat()
+    assert out.getvalue() == ""
 
 
 def test_the_view_fits_its_stream():

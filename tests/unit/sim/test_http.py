@@ -239,8 +239,16 @@ def test_a_port_that_is_taken_is_told(sim):
     done = subprocess.run(
         [sys.executable, "-m", "assay.sim", "http", "--port", str(sim.port)], capture_output=True, text=True
     )
-    assert done.returncode == 3
-    assert "error[cannot-listen]" in done.stderr
+    assert done.returncode == 2  # as of the server with its dashboard
+    assert f"error[address] 127.0.0.1:{sim.port}\n" in done.stderr
+
+
+def test_a_port_that_cannot_be_is_not_taken_for_another():
+    done = subprocess.run(
+        [sys.executable, "-m", "assay.sim", "http", "--port", "99999"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert "'99999' is no port: the last one is 65535" in done.stderr
 
 
 def test_the_plain_server_answers_any_path():

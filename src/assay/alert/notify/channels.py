@@ -21,6 +21,7 @@ from assay.alert.message import Message, NoticeDocument, compose
 from assay.alert.notify.protocol import Channel, NotifyError
 from assay.alert.picture import drawing_of
 from assay.alert.records import AlertRecord, NotificationState
+from assay.documents import validation_words
 from assay.errors import Problem, SpecError, UsageError
 from assay.spec.problems import unique
 from assay.spec.references import redact
@@ -41,12 +42,6 @@ OURS = {
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
 # Values that may be shown in an error; everything else could be a secret.
 _HARMLESS = frozenset({"kind", "timeout", "port", "security", "issue", "repeat", "lasts"})
-_WORDS = {
-    "int_type": "a whole number is needed", "float_type": "a number is needed", "string_type": "text is needed",
-    "dict_type": "a mapping of keys is needed", "model_type": "a mapping of keys is needed",
-    "tuple_type": "a list is needed", "path_type": "a path is needed", "too_short": "at least one is needed",
-    "int_from_float": "a whole number is needed", "bool_type": "true or false is needed",
-}  # fmt: skip
 _SAYS = (
     "This is a test of the channel. It works.",
     "Nothing was measured: the picture, where there is one, only shows what pictures look like here.",
@@ -155,8 +150,7 @@ def _problem(name: str, error: ErrorDetails, value: JsonValue, model: type[Chann
         return Problem("unknown-key", f"{said} is not a key of {kind}", where, advice)
     if error["type"] == "missing":
         return Problem("missing-key", f"{said} is missing", where, f"add {path[-1]}: … to {name}")
-    message = error["msg"].removeprefix("Value error, ")
-    words = _WORDS.get(error["type"], message[:1].lower() + message[1:])
+    words = validation_words(error)
     shown = f" is {json.dumps(written)}" if path[-1] in _HARMLESS else ""
     advice = f"{kind} takes {', '.join(keys)}"
     code = "secret" if "secret is not written out" in words else "value"

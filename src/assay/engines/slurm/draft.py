@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic import JsonValue, ValidationError
 
 from assay.clock import Clock, iso
+from assay.documents import validation_words
 from assay.engines.base import RunOptions
 from assay.engines.ledger import StoreLedger, new_campaign
 from assay.engines.slurm.engine import SlurmEngine
@@ -123,7 +124,7 @@ def _section(name: str, section: Mapping[str, JsonValue]) -> Slurm:
         first = invalid.errors()[0]
         place = ".".join(map(str, first["loc"]))
         remedy = "use the keys of place.slurm; `assay schema` lists them"
-        raise UsageError(f"{place}: {first['msg']}", code="cluster", at=at, try_=remedy) from None
+        raise UsageError(f"{place}: {validation_words(first)}", code="cluster", at=at, try_=remedy) from None
     if slurm.cluster is not None:
         raise UsageError("a cluster cannot name another cluster", code="cluster", at=at, try_="remove the key cluster")
     if slurm.has_open_token:

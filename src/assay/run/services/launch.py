@@ -19,6 +19,7 @@ from typing import IO, NamedTuple, cast
 
 from assay.errors import MeasureError
 from assay.run.processes import TAG_VARIABLE, descendants, end_gracefully
+from assay.run.programs import advice_for
 from assay.run.services import How, Pump, RunningService, containers, exit_file, exit_text, last_words, log_excerpt
 from assay.run.services.plan import (
     HOST,
@@ -224,7 +225,7 @@ def _made(wanted: ServiceSpec, command: list[str], cwd: Path, env: Mapping[str, 
             f"cannot start {command[0]!r}: {reason}",
             code="service-command",
             at=f"{wanted.at}.command",
-            try_="check the command and cwd; relative paths start at the benchmark file's folder",
+            try_=advice_for(command[0], failure, env.get("PATH")),
         ) from None
 
 

@@ -24,6 +24,7 @@ from assay.folders import images_folder
 from assay.run.code_archive import unpack
 from assay.run.contract import Order, Stage
 from assay.run.processes import TAG_VARIABLE
+from assay.run.programs import advice_for
 from assay.run.services import RunningService, containers, started
 from assay.run.targets.telemetry import tree_cpu_s
 from assay.spec.benchmark import Definition
@@ -354,7 +355,7 @@ class Launch:
             )
         except OSError as problem:
             message = f"cannot start {self.words[0]!r}: {problem.strerror}"
-            try_ = "check the command and cwd; relative paths start at the benchmark file's folder"
+            try_ = advice_for(self.words[0], problem, self.env.get("PATH"))
             raise MeasureError(message, code="command", at=str(self.cwd), try_=try_) from None
 
     def account(self, pid: int) -> Account | None:

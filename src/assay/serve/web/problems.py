@@ -16,7 +16,7 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyErro
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
 
-from assay.documents import adapter
+from assay.documents import adapter, validation_words
 from assay.errors import AssayError, SpecError, StoreError, UsageError
 from assay.serve.observability import tell, tell_failure
 
@@ -137,7 +137,7 @@ def read_body(kind: type[T], body: bytes, what: str, code: str) -> T:
         return adapter(kind).validate_json(body)
     except ValidationError as invalid:
         failures = invalid.errors(include_url=False, include_input=False, include_context=False)[:20]
-        errors = [{"message": error["msg"], "at": ".".join(map(str, error["loc"]))} for error in failures]
+        errors = [{"message": validation_words(error), "at": ".".join(map(str, error["loc"]))} for error in failures]
         raise RequestProblem(422, f"this is not a {what}", code=code, errors=errors) from None
 
 
@@ -171,7 +171,9 @@ def _http(request: Request, problem: Exception) -> JSONResponse:
 def _invalid(request: Request, problem: Exception) -> JSONResponse:  # noqa: ARG001  (the framework's signature)
     assert isinstance(problem, RequestValidationError)  # noqa: S101
     # What was sent is not repeated: it may hold a secret.
-    errors = [{"message": error["msg"], "at": ".".join(map(str, error["loc"]))} for error in problem.errors()[:20]]
+    errors = [
+        {"message": validation_words(error), "at": ".".join(map(str, error["loc"]))} for error in problem.errors()[:20]
+    ]
     detail = "; ".join(f"{error['at']}: {error['message']}" for error in errors[:3])
     return RequestProblem(422, detail or "the request is not valid", code="request", errors=errors).answer()
 

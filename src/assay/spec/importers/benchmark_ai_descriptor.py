@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import JsonValue, ValidationError
 
+from assay.documents import validation_words
 from assay.spec.importers.fields import VARIABLE, ForeignDocument, Instance, find_instance, line, shown, text, whole
 from assay.spec.limits import check_patterns, compiled, split_words
 from assay.spec.schedule import Schedule
@@ -106,7 +107,7 @@ class Descriptor(ForeignDocument):
                 for error in wrong.errors():
                     name = str(error["loc"][0]) if error["loc"] else "src"
                     missing = error["type"] == "missing"
-                    reason = "it is needed" if missing else error["msg"].removeprefix("Value error, ")
+                    reason = "it is needed" if missing else validation_words(error)
                     self.fields.wrong(f"{at}.{name}", reason)
                 continue
             sources.append(keys)
@@ -187,7 +188,7 @@ def cron(value: object) -> str | None:
     try:
         Schedule.model_validate({"cron": fields})
     except ValidationError as wrong:
-        reason = wrong.errors()[0]["msg"].removeprefix("Value error, ")
+        reason = validation_words(wrong.errors()[0])
         raise ValueError(f"{shown(value)} is neither {SINGLE_RUN} nor a schedule: {reason}") from None
     return fields
 

@@ -32,6 +32,7 @@ from assay.run.targets.served.supply import (
     TRIES,
     ApiSupply,
     ask_once,
+    first_timeout_s,
     refuse_unreachable,
     requests_bound,
     requests_within,
@@ -42,6 +43,7 @@ from assay.run.workloads import Workset, make_workset, repeated_requests, with_n
 from assay.run.workloads.trace import Trace, read_trace, trace_workset
 from assay.spec.benchmark import Definition
 from assay.spec.target import ServiceTarget
+from assay.units import show_seconds
 
 # Scoring may take this share of the time that is left after the load.
 _SCORING = 0.8
@@ -129,6 +131,7 @@ class _Run:
             trace = read_trace(self.base / load.trace, within_s=load.duration, at_most=load.requests)
         sized = workload.input_tokens is not None or workload.shared_prefix is not None
         if local is None and (sized or (trace is not None and trace.input_tokens is not None)):
+            self.stage.progress(0.0, f"asking {self.there.origin.authority} for its tokenizer")
             self.server_tokenizer = server_tokenizer_of(self.there)
             if self.server_tokenizer is None:  # perhaps nobody is there at all
                 refuse_unreachable(self.order, self.there, api)
@@ -156,6 +159,8 @@ class _Run:
     def _first(self, supply: ApiSupply, api: ServedApi, work: Workset) -> None:
         """The first request of all, by itself: a cold start, and the moment to say what is wrong."""
         with self.stage.phase("first"):
+            within = show_seconds(first_timeout_s(self.order, self.there))
+            self.stage.progress(0.0, f"waiting at most {within} for the first answer of {self.there.origin.authority}")
             first = ask_once(self.order, self.there, supply, api, session=len(work.items) - 1)
         service = self.there.service
         shared = isinstance(self.there.target, ServiceTarget) and self.there.target.service in self.order.services

@@ -167,6 +167,11 @@ class FirstRequest:
     """When its first token came, 0 where that cannot be told."""
 
 
+def first_timeout_s(order: Order, there: ServedEndpoint) -> float:
+    """How long the first request is waited for."""
+    return min(there.target.timeout, order.job.definition.measure.timeout / TRIES)
+
+
 def ask_once(order: Order, there: ServedEndpoint, supply: ApiSupply, api: ServedApi, session: int) -> FirstRequest:
     """Ask once and wait for the answer; try again where a failure may be chance.
 
@@ -183,7 +188,7 @@ def ask_once(order: Order, there: ServedEndpoint, supply: ApiSupply, api: Served
             _ONE_USER,
             Path(order.scratch),
             requests=1,
-            timeout_s=min(there.target.timeout, order.job.definition.measure.timeout / TRIES),
+            timeout_s=first_timeout_s(order, there),
         )
         recording = drive(load, Repeat((wire,)))
         rows = read_rows(recording, api, ())
