@@ -75,6 +75,7 @@ _PHRASES = (
     (re.compile(r"^Input should be (greater|less) than (.+)$"), r"it must be \1 than \2"),
     (re.compile(r"^Input should be (?:a valid )?"), "it must be "),
     (re.compile(r"^(?:\w+) should (have|match) "), r"it must \1 "),
+    (re.compile(r"^it must have at least 1 item after validation, not 0$"), "at least one is needed"),
     (re.compile(r"^it must have (.+?) after validation, not .+$"), r"it must have \1"),
     (re.compile(r"^Field required$"), "it is missing"),
     (re.compile(r"^Extra inputs are not permitted$"), "it is not known"),

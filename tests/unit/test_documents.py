@@ -23,7 +23,8 @@ from assay.documents import validation_words
         (Annotated[int, Field(ge=1)], 0, "it must be 1 or more"),
         (Annotated[float, Field(gt=0)], 0, "it must be greater than 0"),
         (Literal["any", "pack"], "all", "it must be 'any' or 'pack'"),
-        (Annotated[list[int], Field(min_length=1)], [], "it must have at least 1 item"),
+        (Annotated[list[int], Field(min_length=1)], [], "at least one is needed"),
+        (Annotated[list[int], Field(max_length=1)], [1, 2], "it must have at most 1 item"),
     ],
 )
 def test_no_words_of_a_library_reach_a_person(kind, value, words):

@@ -141,8 +141,10 @@ class Agent:
                 enrolled = self.enrol()
             except AwayError as problem:
                 failures += 1
-                _log.warning("cannot enrol: %s; trying again", problem.problem.message)
-                self._stopping.wait(back_off_s(failures))
+                wait_s = back_off_s(failures)
+                said = problem.problem.message
+                _log.warning("cannot enrol: %s; next try in %.1f s, until this agent is stopped", said, wait_s)
+                self._stopping.wait(wait_s)
             else:
                 _log.info("enrolled agent=%s action=%s server=%s", enrolled.agent, enrolled.action, self._client.url)
                 return enrolled

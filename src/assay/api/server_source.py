@@ -51,7 +51,7 @@ class ServerSource:
         return self._client.url
 
     def campaigns(self, limit: int | None = None) -> Iterator[CampaignSummary]:
-        return self._list(CampaignSummary, "/campaigns", limit)
+        return self._list(CampaignSummary, "/campaigns", limit, verdicts="true")
 
     def find(self, reference: str) -> str:
         return find(self._client, reference)

@@ -52,7 +52,7 @@ class StoreSource(StoreIndex):
 
     def campaigns(self, limit: int | None = None) -> Iterator[CampaignSummary]:
         listing = Listing(self._store.engine)
-        return _pages(lambda cursor, size: listing.campaigns(cursor=cursor, limit=size), limit)
+        return _pages(lambda cursor, size: listing.campaigns(cursor=cursor, limit=size, verdicts=True), limit)
 
     def record(self, campaign: str) -> CampaignRecord:
         return read_campaign(self._store, campaign)

@@ -31,6 +31,7 @@ from assay.units import seconds
 if TYPE_CHECKING:
     from assay.analyse.records import MultiRunJobResult
     from assay.api.source import Source
+    from assay.store.records import CampaignSummary
 
 
 app = Verbs(help="List, show, export and remove results.")
@@ -42,32 +43,63 @@ Reference = Annotated[str, typer.Argument(metavar="CAMPAIGN", help="Id, its begi
 def list_(
     form: FormatOption = Format.text,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many.")] = 20,
+    everything: Annotated[bool, typer.Option("--all", help="Also those in which nothing could be measured.")] = False,
     *,
     options: SourceOptions,
 ) -> None:
     """List campaigns, newest first."""
     with options.open() as source:
-        campaigns = list(source.campaigns(limit))
+        campaigns, left_out = _newest(source, limit, everything=everything)
     if form is Format.json:
         say(json.dumps([asdict(campaign) for campaign in campaigns], indent=2))
         return
-    if not campaigns:
-        say(f"no results yet in {source.name}\nnext    assay init; assay run bench.yaml")
-        return
-    from assay.report.sheet import text_table
+    if campaigns:
+        from assay.report.sheet import text_table
 
-    head = ("campaign", "created", "state", "jobs", "benchmark")
-    rows = [
-        (
-            campaign.id,
-            campaign.created_at[:19],
-            campaign.state,
-            f"{campaign.jobs_ended}/{campaign.jobs}",
-            campaign.benchmark,
-        )
-        for campaign in campaigns
-    ]
-    say("\n".join(text_table(head, rows, terminal_width(), right=(3,), flexible=(4,))))
+        head = ("campaign", "created", "state", "jobs", "verdict", "benchmark")
+        rows = [
+            (
+                campaign.id,
+                campaign.created_at[:19],
+                campaign.state,
+                f"{campaign.jobs_ended}/{campaign.jobs}",
+                _verdicts(campaign),
+                campaign.benchmark,
+            )
+            for campaign in campaigns
+        ]
+        say("\n".join(text_table(head, rows, terminal_width(), right=(3,), flexible=(5,))))
+    elif not left_out:
+        say(f"no results yet in {source.name}\nnext    assay init; assay run bench.yaml")
+    if left_out:
+        what = "campaign" if left_out == 1 else "campaigns"
+        say(f"{left_out} {what} in which nothing could be measured: `assay results list --all` lists them too")
+
+
+_LOOKED_AT = 50
+
+
+def _newest(source: Source, limit: int, *, everything: bool) -> tuple[list[CampaignSummary], int]:
+    """The newest campaigns, and how many between them were left out because nothing could be measured."""
+    shown: list[CampaignSummary] = []
+    left_out = 0
+    for campaign in source.campaigns(2 * limit + _LOOKED_AT):
+        if everything or campaign.state != "failed":
+            shown.append(campaign)
+        else:
+            left_out += 1
+        if len(shown) == limit:
+            break
+    return shown, left_out
+
+
+def _verdicts(campaign: CampaignSummary) -> str:
+    """`valid` where all jobs are, else how many are what."""
+    counts = {**campaign.verdicts, "failed": campaign.counts.get("failed", 0)}
+    ordered = [(word, counts[word]) for word in ("valid", "suspect", "invalid", "failed") if counts.get(word)]
+    if len(ordered) == 1:
+        return ordered[0][0]
+    return ", ".join(f"{count} {word}" for word, count in ordered) or "-"
 
 
 @app.command("show")

@@ -7,6 +7,7 @@ import binascii
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from sqlalchemy import ColumnElement, Row, Select, String, Text, func, or_, select, tuple_
@@ -190,7 +191,9 @@ class Listing(TableAccess):
         origin: str = "",
         cursor: str | None = None,
         limit: int = 50,
+        verdicts: bool = False,
     ) -> Page[CampaignSummary]:
+        """Campaigns, the newest first; verdicts are counted only on request, since that reads every job."""
         equal = ((CampaignRow.state, state), (CampaignRow.benchmark, benchmark), (CampaignRow.origin, origin))
         query = select(CampaignRow).options(defer(CampaignRow.document))
         query = query.where(*(column == value for column, value in equal if value))
@@ -201,8 +204,10 @@ class Listing(TableAccess):
         order = (CampaignRow.created_at, CampaignRow.id)
         with self._reading() as session:
             page = read_page(session, query, order, cursor, limit, newest_first=True)
-            counts = count_jobs(session, [row.id for row in page.items])
-        return page.map(lambda row: campaign_summary(row, counts.get(row.id, {})))
+            shown = [row.id for row in page.items]
+            counts = count_jobs(session, shown)
+            judged = count_verdicts(session, shown) if verdicts else {}
+        return page.map(lambda row: campaign_summary(row, counts.get(row.id, {}), judged.get(row.id, {})))
 
     def campaign(self, campaign: str) -> CampaignSummary:
         with self._reading() as session:
@@ -262,7 +267,9 @@ def unknown_campaign(campaign: str) -> UsageError:
     )
 
 
-def campaign_summary(row: CampaignRow, counts: Mapping[str, int]) -> CampaignSummary:
+def campaign_summary(
+    row: CampaignRow, counts: Mapping[str, int], verdicts: Mapping[str, int] = MappingProxyType({})
+) -> CampaignSummary:
     orphaned = row.state == "running" and row.engine == "local" and not has_owner(row)
     return record_from(
         CampaignSummary,
@@ -271,6 +278,7 @@ def campaign_summary(row: CampaignRow, counts: Mapping[str, int]) -> CampaignSum
         jobs=sum(counts.values()),
         jobs_ended=sum(counts.get(state, 0) for state in FINAL),
         counts=dict(counts),
+        verdicts=dict(verdicts),
     )
 
 
@@ -285,10 +293,22 @@ def job_summary(row: Row[Any]) -> JobSummary:
 
 
 def count_jobs(session: Session, campaigns: list[str]) -> dict[str, dict[str, int]]:
+    return _counted(session, campaigns, JobRow.state)
+
+
+def count_verdicts(session: Session, campaigns: list[str]) -> dict[str, dict[str, int]]:
+    return _counted(session, campaigns, JobRow.verdict, JobRow.state == "done")
+
+
+def _counted(
+    session: Session, campaigns: list[str], kind: InstrumentedAttribute[Any], *which: ColumnElement[bool]
+) -> dict[str, dict[str, int]]:
+    """How many jobs of each campaign there are of each kind; those of none are left out."""
     counts: dict[str, dict[str, int]] = {}
-    query = select(JobRow.campaign_id, JobRow.state, func.count()).where(JobRow.campaign_id.in_(campaigns))
-    for campaign, state, count in session.execute(query.group_by(JobRow.campaign_id, JobRow.state)):
-        counts.setdefault(campaign, {})[state] = count
+    query = select(JobRow.campaign_id, kind, func.count()).where(JobRow.campaign_id.in_(campaigns), *which)
+    for campaign, word, count in session.execute(query.group_by(JobRow.campaign_id, kind)):
+        if word:
+            counts.setdefault(campaign, {})[word] = count
     return counts
 
 

@@ -52,6 +52,8 @@ class CampaignSummary:
     spread: str
     origin: str
     version: int | None
+    verdicts: Mapping[str, int] = field(default_factory=dict)
+    """Verdict → measured jobs that have it; counted where it is asked for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 from collections.abc import Callable
@@ -87,3 +88,17 @@ def test_a_misspelt_program_and_a_misspelt_campaign(cli, write):
     assert "cannot start 'pyhton3'" in out
     assert "try: did you mean python3" in out
     assert "did you mean latest?" in cli("results", "show", "lastest")[2]
+
+
+@pytest.mark.live
+def test_the_list_shows_verdicts_and_no_campaign_in_which_nothing_was_measured(cli, write):
+    write("typo.yaml", PROGRAM.format("pyhton3 train.py"))
+    assert cli("run", "typo.yaml", "--no-control", "--quiet")[0] == 3
+    assert cli("results", "list")[1].startswith("1 campaign in which nothing could be measured")
+    assert cli("run", "bench.yaml", "--no-control", "--quiet")[0] == 0
+    head, row, *rest = cli("results", "list")[1].splitlines()
+    assert head.split() == ["campaign", "created", "state", "jobs", "verdict", "benchmark"]
+    assert row.split()[2:] == ["done", "1/1", "suspect", "p"]  # of one run nothing is known for sure
+    assert len(rest) == 1
+    assert cli("results", "list", "--all")[1].split()[-4:] == ["failed", "1/1", "failed", "p"]
+    assert len(json.loads(cli("results", "list", "--all", "--format", "json")[1])) == 2

@@ -51,6 +51,8 @@ from assay.store.schedules import ScheduleRecord
 
 router = APIRouter(prefix="/api/v1/campaigns", tags=["campaigns"])
 
+Verdicts = Annotated[bool, Query(description="Also count the verdicts of their jobs.")]
+
 _SHOWN = 500
 _REMEMBERED = 1000
 _MISSING: Answers = {409: {"description": "Files must be uploaded first."}}
@@ -78,10 +80,12 @@ def list_campaigns(
     only: CampaignStateName = "",
     benchmark: Text = "",
     text: Text = "",
+    verdicts: Verdicts = False,
 ) -> Listed[CampaignSummary]:
     """List campaigns, the newest first; `text` is part of an id, a name or a label."""
+    listing = state.kept.listing
     return Listed.of(
-        state.kept.listing.campaigns(state=only, benchmark=benchmark, text=text, cursor=cursor, limit=limit)
+        listing.campaigns(state=only, benchmark=benchmark, text=text, cursor=cursor, limit=limit, verdicts=verdicts)
     )
 
 

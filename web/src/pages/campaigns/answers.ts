@@ -23,6 +23,7 @@ export function campaign(change: Partial<Api<'CampaignSummary'>> = {}): Api<'Cam
     spread: 'any',
     origin: '',
     version: 1,
+    verdicts: {},
     ...change,
   }
 }
