@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 REDRAWS_PER_S = 4
 HEARTBEAT_S = 60.0  # a log in which nothing appears for longer looks like a program that hangs
-WAIT_S = 5.0  # a wait for somebody else is reported sooner: perhaps nobody will ever answer
+WAIT_S = 5.0  # a wait for another process is reported sooner: perhaps it never answers
 PROGRESS_PER_S = 4
 MAX_LINE = 1000  # characters of one line of a log
 # A reader that takes nothing for this long is given up for the current event; measuring continues.
