@@ -12,11 +12,11 @@ export function CurvesCard({ campaign, ended }: { campaign: string; ended: numbe
   return (
     <Card title="Pictures">
       <div className="drawings">
-        {panels.data.items.map(({ key, title, says, svg, columns, rows }, at, all) => {
+        {panels.data.items.map(({ key, title, says, svg, columns, rows, wide }, at, all) => {
           // How a kind of picture is read stands below the first of its kind.
           const isKnown = all.slice(0, at).some((before) => before.says === says)
           return (
-            <div key={key} className={all.length === 1 ? 'wide' : undefined}>
+            <div key={key} className={wide || all.length === 1 ? 'wide' : undefined}>
               <Drawing title={title} says={isKnown ? '' : says} svg={svg} columns={columns} rows={rows} />
             </div>
           )
