@@ -74,7 +74,7 @@ def test_a_busy_machine_is_not_fit(doctor):
     done = doctor(laptop("performance", no_turbo="1"), load={**QUIET, "others_pct": 43.0})
     assert done.exit_code == 1
     assert done.output.splitlines()[-1] == "not fit: machine quiet"
-    assert "other programs use 43 % of the machine's processor time; at most 10 % is fine" in done.output
+    assert "other programs use 43 % of the machine's processor time (limit 10 %)" in done.output
 
 
 def test_json_has_every_reading_reason_and_remedy(doctor):

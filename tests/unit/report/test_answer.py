@@ -103,10 +103,10 @@ def test_titles_of_unknown_checks_are_their_names(build):
 
 
 def test_a_doubt_is_brief_and_leaves_the_advice_to_the_remedy(build):
-    found = "known only to ±9 %; ±5.0 % was asked for, so measure longer; and something else"
+    found = "known only to ±9 % (asked for: ±5.0 %), so measure longer; and something else"
     job = replace(build.done_job(0), gates=(), checks=(Check("enough samples", False, found),))
     (doubt,) = write_answer(build.campaign(job)).doubts
-    assert doubt.worst == "known only to ±9 %; ±5.0 % was asked for"
+    assert doubt.worst == "known only to ±9 % (asked for: ±5.0 %)"
 
 
 def test_of_two_reasons_for_as_many_jobs_the_machine_comes_first(build):

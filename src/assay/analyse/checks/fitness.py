@@ -136,14 +136,17 @@ def cool(state: State) -> Finding:
         hottest = section(section(state, "heat"), "hottest")
         if (warm := figure(hottest, "celsius")) is None:
             return None, reason(state, "temperature", "the system shows no temperature sensor")
-        return None, f"{hottest.get('sensor')} is at {number(warm)} °C, and nothing tells where it slows down"
+        return (
+            None,
+            f"{hottest.get('sensor')} is at {number(warm)} °C, and the temperature at which it slows down is not known",
+        )
     name = min(rooms, key=lambda sensor: figure(rooms[sensor], "headroom_c") or 0.0)
     room = figure(rooms[name], "headroom_c") or 0.0
     warm = figure(rooms[name], "celsius") if "celsius" in rooms[name] else figure(rooms[name], "temperature_c")
     at = f" at {number(warm)} °C" if warm is not None else ""
     if room >= _HEADROOM_C:
         return True, f"{name} is{at}, {number(room)} °C below its limit"
-    return False, f"{name} is{at}, only {number(room)} °C below its limit; {number(_HEADROOM_C)} °C or more is fine"
+    return False, f"{name} is{at}, only {number(room)} °C below its limit (at least {number(_HEADROOM_C)} °C)"
 
 
 def gpus_of(state: State) -> list[Mapping[str, JsonValue]]:
@@ -174,7 +177,7 @@ def memory(state: State) -> Finding:
     used, total = figure(facts, "swap_used_bytes"), figure(facts, "total_bytes")
     if passed is not True or not used or not total or used < _SWAP * total:
         return passed, sentence
-    return False, f"{show_bytes(used)} lie in swap, which is read back in the middle of something; {sentence}"
+    return False, f"{show_bytes(used)} are in swap, and reading them back disturbs a run; {sentence}"
 
 
 def _free(state: State) -> Finding:
@@ -182,13 +185,13 @@ def _free(state: State) -> Finding:
     available, total = figure(facts, "available_bytes"), figure(facts, "total_bytes")
     limit = figure(facts, "limit_bytes")
     if available is None or not total:
-        return None, reason(state, "memory", "the system does not tell how much memory is free")
+        return None, reason(state, "memory", "the system does not report how much memory is free")
     whole = limit or total
     summary = (
         f"{show_bytes(available)} of {show_bytes(whole)} {'that this container may use ' if limit else ''}are free"
     )
     enough = available >= _FREE * whole
-    return enough, summary if enough else f"{summary}; at least {percent(_FREE)} is fine"
+    return enough, summary if enough else f"{summary} (at least {percent(_FREE)} is needed)"
 
 
 def clock_steady(evidence: CheckEvidence) -> Finding:
@@ -209,7 +212,7 @@ def clock(state: State) -> Finding:
         return False, f"the kernel reads the time from {source}, which is slow or coarse"
     if source in _STEADY_CLOCKS:
         return True, f"the kernel reads the time from {source}"
-    return None, f"the kernel reads the time from {source}, of which nothing is known here"
+    return None, f"the kernel reads the time from {source}, a source that assay does not know"
 
 
 def control_steady(evidence: CheckEvidence) -> Finding:
@@ -225,7 +228,7 @@ def control_steady(evidence: CheckEvidence) -> Finding:
     for part, share in apart.items():
         limit = _limit_between(by_moment, part)
         if abs(share) > limit:
-            return False, f"{_took(share, f'{part} loop')}; within ±{percent(limit)} is fine"
+            return False, f"{_took(share, f'{part} loop')} (limit ±{percent(limit)})"
     if far[0] is False or not apart:
         return far
     part = max(apart, key=lambda loop: abs(apart[loop]))
@@ -235,7 +238,8 @@ def control_steady(evidence: CheckEvidence) -> Finding:
 
 
 def _took(share: float, part: str) -> str:
-    return f"the control workload took {percent(share, signed=True)} after the job against before ({part})"
+    changed = percent(share, signed=True)
+    return f"the time of the control workload changed by {changed} from before to after the job ({part})"
 
 
 def control(state: State) -> Finding:
@@ -253,9 +257,9 @@ def control(state: State) -> Finding:
     usual = f"than usual here ({part} loop, {entries} entries)"
     summary = f"the control workload takes {percent(abs(drift))} {'longer' if drift > 0 else 'less'} {usual}"
     if abs(drift) > max(_SAME, band):
-        return False, f"{summary}; within ±{percent(max(_SAME, band))} is fine"
+        return False, f"{summary} (limit ±{percent(max(_SAME, band))})"
     if band > _WIDEST:
-        return None, f"{summary}, and its history spreads by ±{percent(band)}, which is too much to tell"
+        return None, f"{summary}, but its history spreads by ±{percent(band)}, too much to judge"
     return True, f"{summary}; within ±{percent(max(_SAME, band))} is normal"
 
 
@@ -278,7 +282,7 @@ def _apart(by_state: Mapping[str, State]) -> dict[str, float]:
 
 
 def _limit_between(by_state: Mapping[str, State], part: str) -> float:
-    """How far two timings may be apart: the band of one, widened for two, or what anybody calls the same."""
+    """How far two timings may be apart: the band of one, widened for two, or what counts as the same."""
     bands = [drifts[part][1] for state in by_state.values() if part in (drifts := _drifts(state))]
     return max(_SAME, math.sqrt(2) * min(_WIDEST, max(bands))) if bands else _UNKNOWN
 

@@ -24,20 +24,25 @@ _STEAL = 0.02
 _SHORTEST_S = 0.2
 # What our own loop may cost of one sample.
 _HARNESS = 0.01
+# Below this a share of processor time is none: it would be shown as 0.0 %.
+_NONE = 0.0005
 _PROCESSOR = "the device is the processor itself, which the check of a quiet machine covers"
 
 
 def machine_quiet(evidence: CheckEvidence) -> Finding:
-    """Whether other programs and the hypervisor left the machine to us."""
+    """Whether other programs and the hypervisor left the machine to the measurement."""
     if _is_here(evidence):
         return None, "the endpoint is on this machine, so its own work looks like that of other programs"
     others = evidence.windows(lambda window: _share(window, window.others_cpu_s))
     steal = evidence.windows(lambda window: _share(window, window.steal_s))
     if not others and not steal:
-        return None, "this machine does not tell how busy others kept it, or the runs were too short for it to tell"
+        return (
+            None,
+            "this machine does not report how busy other programs kept it, or the runs were too short to see it",
+        )
     findings = [
         _worst(others, _OTHERS, "other programs used", "of the machine's processor time"),
-        _worst(steal, _STEAL, "the hypervisor took", "of the processor time away"),
+        _worst(steal, _STEAL, "the hypervisor took", "of it"),
     ]
     sentences = "; ".join(sentence for _, sentence in findings if sentence)
     return all(passed for passed, _ in findings), sentences
@@ -59,20 +64,22 @@ def _worst(shares: dict[int, float], limit: float, what: str, of_what: str) -> t
     if not shares:
         return True, ""
     run = max(shares, key=lambda key: shares[key])
+    if shares[run] < _NONE:
+        return True, f"{what} none {of_what}"
     if shares[run] <= limit:
         return True, f"{what} at most {percent(shares[run])} {of_what}"
-    return False, f"{what} {percent(shares[run])} {of_what} in {run_name(run)}; at most {percent(limit)} is fine"
+    return False, f"{what} {percent(shares[run])} {of_what} in {run_name(run)} (limit {percent(limit)})"
 
 
 def quiet_now(state: State) -> Finding:
-    """Whether other programs and the hypervisor leave the machine to us."""
+    """Whether other programs and the hypervisor leave the machine to the measurement."""
     load = section(state, "load")
     others, steal = figure(load, "others_pct"), figure(load, "steal_pct")
     if others is None:
-        return None, "how busy others keep the machine is read while the control workload runs, which it did not"
+        return None, "how busy other programs are is read while the control workload runs, and it did not run"
     findings = [
         _share_now(others / 100, _OTHERS, "other programs use", "of the machine's processor time"),
-        _share_now((steal or 0.0) / 100, _STEAL, "the hypervisor takes", "of the processor time away"),
+        _share_now((steal or 0.0) / 100, _STEAL, "the hypervisor takes", "of it"),
     ]
     return all(passed for passed, _ in findings), "; ".join(
         sentence for _, sentence in findings[: 1 if steal is None else 2]
@@ -80,14 +87,14 @@ def quiet_now(state: State) -> Finding:
 
 
 def _share_now(share: float, limit: float, what: str, of_what: str) -> tuple[bool, str]:
-    sentence = f"{what} {percent(share)} {of_what}"
-    return share <= limit, sentence if share <= limit else f"{sentence}; at most {percent(limit)} is fine"
+    sentence = f"{what} {percent(share) if share >= _NONE else 'none'} {of_what}"
+    return share <= limit, sentence if share <= limit else f"{sentence} (limit {percent(limit)})"
 
 
 def clocks_steady(evidence: CheckEvidence) -> Finding:
     """Whether neither the processor nor the device held its clock down: for heat, or for power."""
     parts = (_kernel_count(evidence), _seen_throttled(evidence), _reported_throttled(evidence))
-    return all_of(parts, "this machine does not tell whether it throttled its clocks")
+    return all_of(parts, "this machine does not report whether it throttled its clocks")
 
 
 def _kernel_count(evidence: CheckEvidence) -> Finding | None:
@@ -146,9 +153,9 @@ def clocks_now(state: State) -> Finding:
         )
         reasons["the processor"] = [*reasons.get("the processor", []), *sentences]
     if not reasons:
-        return None, "this machine does not tell whether it throttles its clocks"
+        return None, "this machine does not report whether it throttles its clocks"
     held = [f"{name} holds its clock down ({listed(why)})" for name, why in reasons.items() if why]
-    return (False, "; ".join(held)) if held else (True, f"{listed(list(reasons))} runs at the clock that it chooses")
+    return (False, "; ".join(held)) if held else (True, f"{listed(list(reasons))} is not throttled")
 
 
 def _concerns(evidence: CheckEvidence, device: str) -> bool:
@@ -173,15 +180,15 @@ def device_alone(evidence: CheckEvidence) -> Finding:
     ]
     for device, who in looks:
         if who:
-            return False, f"others computed on {device} meanwhile: {listed(list(who))}"
+            return False, f"other processes computed on {device} meanwhile: {listed(list(who))}"
     findings = {when: alone_now(state) for when, state in states(evidence).items()}
     for when, (passed, sentence) in findings.items():
         if passed is False:
             return False, f"{when} the job {sentence}"
     if looks:
-        return True, f"no process of others computed on {evidence.device} in {count(len(looks), 'run')}"
+        return True, f"no other process computed on {evidence.device} in {count(len(looks), 'run')}"
     if any(passed for passed, _ in findings.values()):
-        return True, f"no process of others was on {evidence.device} before and after"
+        return True, f"no other process was on {evidence.device} before and after"
     why = next(
         (sentence for _, sentence in findings.values()), f"which other programs used {evidence.device} was not read"
     )
@@ -189,13 +196,13 @@ def device_alone(evidence: CheckEvidence) -> Finding:
 
 
 def alone_now(state: State) -> Finding:
-    """Whether no process of others computes on a GPU at this moment."""
+    """Whether no other process computes on a GPU at this moment."""
     boards = [(board, who) for board in gpus_of(state) if isinstance(who := board.get("foreign"), list)]
     for board, foreign in boards:
         if who := [_named(process) for process in foreign if isinstance(process, Mapping)]:
-            return False, f"others compute on GPU {board.get('index')}: {listed(who)}"
+            return False, f"other processes compute on GPU {board.get('index')}: {listed(who)}"
     if boards:
-        return True, f"no process of others is on {count(len(boards), 'GPU')}"
+        return True, f"no other process is on {count(len(boards), 'GPU')}"
     if state.get("device") == "cpu":
         return None, _PROCESSOR
     return None, reason(state, "gpu", "which programs use the device was not read")
@@ -209,9 +216,9 @@ def _named(process: Mapping[str, JsonValue]) -> str:
 
 
 def client_below_ceiling(evidence: CheckEvidence) -> Finding:
-    """Whether our own loop is small beside what it timed, and far from all that it can do."""
+    """Whether assay's own loop is small beside what it timed, and far from all that it can do."""
     if evidence.is_program:
-        return None, "a program is timed once from start to end, so our own cost does not matter"
+        return None, "a program is timed once from start to end, so the cost of assay itself does not matter"
     if evidence.is_served or "client_ceiling_pct" in evidence.metrics:
         return below_ceiling(evidence)
     costs = evidence.windows(lambda window: window.harness_ns)
@@ -219,10 +226,10 @@ def client_below_ceiling(evidence: CheckEvidence) -> Finding:
     medians = {run: float(np.median(values)) for run, values in samples.items() if values.size}
     shares = {run: costs[run] / (medians[run] * 1e6) for run in costs if medians.get(run, 0) > 0}
     if not shares:
-        return None, "the cost of our own loop was not measured"
+        return None, "the cost of assay's own loop was not measured"
     run = max(shares, key=lambda key: shares[key])
-    cost = f"our own loop costs {costs[run]:,.0f} ns a sample, {percent(shares[run])} of the median latency"
-    return shares[run] <= _HARNESS, cost if shares[run] <= _HARNESS else f"{cost}; at most {percent(_HARNESS)} is fine"
+    cost = f"assay's own loop costs {costs[run]:,.0f} ns a sample, {percent(shares[run])} of the median latency"
+    return shares[run] <= _HARNESS, cost if shares[run] <= _HARNESS else f"{cost} (limit {percent(_HARNESS)})"
 
 
 def device_used(evidence: CheckEvidence) -> Finding:

@@ -72,8 +72,8 @@ def _medians_known(evidence: CheckEvidence) -> Finding:
     precision = f"{metric} is known to ±{percent(widths[run, metric])} or better inside every run"
     if widths[run, metric] <= target:
         return True, f"the median of {precision}"
-    worst = f"in {run_name(run)} the median of {metric} is known only to ±{percent(widths[run, metric])}"
-    return False, f"{worst}; ±{percent(target)} was asked for, so measure longer"
+    worst = f"the median of {metric} is known only to ±{percent(widths[run, metric])} in {run_name(run)}"
+    return False, f"{worst} (asked for: ±{percent(target)}), so measure longer"
 
 
 def warm_up_over(evidence: CheckEvidence) -> Finding:
@@ -83,16 +83,16 @@ def warm_up_over(evidence: CheckEvidence) -> Finding:
     verdicts = {run: fact.get("steady") for run, fact in warm_ups.items()}
     detected = {run: steady for run, steady in verdicts.items() if isinstance(steady, bool)}
     if not detected:
-        return None, "how long to warm up was not decided from the times, so they cannot tell whether it was enough"
+        return None, "the length of the warm-up was set by the file, so whether it was enough is not known"
     unsure = [run for run, steady in detected.items() if not steady]
     level = {run for (run, _), values in evidence.measured().items() if drift(values).steady}
     early = [run for run in unsure if run not in level]
     if early:
         ended = f"in {len(early)} of {count(len(detected), 'run')} ({run_names(early)})"
-        return False, f"{ended} times were not shown to be level when the warm-up ran out of time, nor while measured"
+        return False, f"{ended} times had not settled when the warm-up ended, nor while they were measured"
     if unsure:
-        noisy = f"in {len(unsure)} of {count(len(detected), 'run')} the warm-up ran out of time on noisy times"
-        return True, f"{noisy}, but those measured after it were level"
+        noisy = f"in {len(unsure)} of {count(len(detected), 'run')} the warm-up reached its time limit on noisy times"
+        return True, f"{noisy}, but the measured times were level"
     return True, f"times were level at the end of the warm-up in all {count(len(detected), 'run')}"
 
 
@@ -111,7 +111,7 @@ def steady_state(evidence: CheckEvidence) -> Finding:
     runs = {run for run, _ in trends}
     drifting = {run for (run, _), trend in trends.items() if not trend.steady}
     if len(drifting) > _DRIFTING_RUNS * len(runs):
-        return False, f"{len(drifting)} of {count(len(runs), 'run')} drifted while they were measured; {worst}"
+        return False, f"{len(drifting)} of {count(len(runs), 'run')} drifted during the measurement; {worst}"
     return True, f"{len(runs - drifting)} of {count(len(runs), 'run')} were level; the largest shift is {worst}"
 
 
@@ -126,10 +126,11 @@ def interval_narrow(evidence: CheckEvidence) -> Finding:
     if not widths:
         return None, "one run has no spread between runs"
     name = max(widths, key=lambda key: widths[key])
-    width = f"between runs {name} is known to ±{percent(widths[name])}"
+    width = f"±{percent(widths[name])}"
     if widths[name] <= target:
-        return True, f"{width}, within the ±{percent(target)} that was asked for"
-    return False, f"{width}; ±{percent(target)} was asked for, so add runs or find what differs between them"
+        return True, f"runs agree on {name} to {width}, within the ±{percent(target)} asked for"
+    advice = "add runs or find what differs between them"
+    return False, f"runs agree on {name} only to {width} (asked for: ±{percent(target)}), so {advice}"
 
 
 def _between_runs_judged(evidence: CheckEvidence) -> tuple[str, ...]:

@@ -70,7 +70,7 @@ def _finish_reasons(evidence: CheckEvidence) -> str:
 
 
 def tokens_counted(evidence: CheckEvidence) -> Finding:
-    """Whether tokens were counted by who knows them, and each arrival on its own."""
+    """Whether tokens were counted by the model's own tokenizer, and each arrival on its own."""
     by_run = evidence.facts("tokens")
     if not by_run:
         return None, "nothing was counted in tokens"
@@ -118,7 +118,7 @@ def _bundled(facts: Mapping[str, JsonValue]) -> str:
     summary = f"the server sends pieces of {many}, so itl_ms is their gap shared out evenly"
     if isinstance(evenly, int) and isinstance(tokenized, int):
         summary += f" in {evenly} of {evenly + tokenized} answers"
-    return f"{summary}; chunk_gap_ms is what a reader sees; target.tokenizer would tell how many tokens each piece has"
+    return f"{summary}; chunk_gap_ms is what a reader sees; name target.tokenizer to count the tokens of each piece"
 
 
 def names_quality(job: Job) -> bool:
@@ -201,7 +201,7 @@ def _runs(evidence: CheckEvidence) -> str:
     return count(len(evidence.good), "run")
 
 
-# The share of each that is fine, in percent, and what is reported about one that is fine and one that is not.
+# The limit of each share, in percent, and what is reported about one within it and one beyond it.
 _CLIENT_SHARES = (
     # Above it, times begin to be those of the client.
     (
@@ -225,10 +225,7 @@ _CLIENT_SHARES = (
         "client_wait_pct",
         10.0,
         "it waited for a processor {share} of the time",
-        (
-            "the client waited for a processor {share} of the time, so what arrived was noted late; "
-            "at most {limit} is fine"
-        ),
+        ("the client waited for a processor {share} of the time, so what arrived was noted late (limit {limit})"),
     ),
 )
 # How long the loop may be away from the network, as a share of the shortest time that the headline is about; less
@@ -269,7 +266,7 @@ def _lag(evidence: CheckEvidence) -> Finding | None:
     if lag <= limit:
         return True, f"its loop was away from the network for at most {number(lag)} ms"
     summary = f"the client's loop was away from the network for {number(lag)} ms, beside a median {name} of"
-    return False, f"{summary} {number(median)} ms; at most {number(limit)} ms is fine"
+    return False, f"{summary} {number(median)} ms (limit {number(limit)} ms)"
 
 
 def _shortest(evidence: CheckEvidence) -> tuple[str, float] | None:
@@ -282,7 +279,7 @@ def _shortest(evidence: CheckEvidence) -> tuple[str, float] | None:
 def load_delivered(evidence: CheckEvidence) -> Finding:
     """Whether the load that the file asks for is the one that the target got."""
     if not evidence.is_served:
-        return None, "calls follow one another inside our process, so nothing can be left unsent"
+        return None, "calls follow one another inside the same process, so nothing can be left unsent"
     parts = (_stopped(evidence), _skipped(evidence), _delay(evidence), _level(evidence), _together(evidence))
     return all_of(parts, "how much of the load was delivered was not recorded")
 
@@ -315,7 +312,7 @@ def _delay(evidence: CheckEvidence) -> Finding | None:
     limit = max(_DELAY_FLOOR_MS, _DELAY_SHARE * min(medians))
     if delay <= limit:
         return True, f"requests were sent at most {number(delay)} ms after they were due (p99)"
-    return False, f"requests were sent {number(delay)} ms after they were due (p99); at most {number(limit)} ms is fine"
+    return False, f"requests were sent {number(delay)} ms after they were due (p99; limit {number(limit)} ms)"
 
 
 def _level(evidence: CheckEvidence) -> Finding | None:
@@ -353,7 +350,7 @@ def _together(evidence: CheckEvidence) -> Finding | None:
         skew, apart = starts.get("skew_s"), starts.get("clocks_apart_s_at_least")
         skews += [float(skew)] if isinstance(skew, float | int) else []
         if skews and skews[-1] > _SKEW_S:
-            apart_s = f"{number(skews[-1])} s apart; at most {_SKEW_S:g} s is fine"
+            apart_s = f"{number(skews[-1])} s apart (limit {_SKEW_S:g} s)"
             failed.append(f"in {run_name(run)} the clients began {apart_s}")
         if isinstance(apart, float | int) and apart > _SKEW_S:
             failed.append(f"the clocks of the clients' machines are at least {number(float(apart))} s apart")

@@ -192,7 +192,7 @@ def doubtful(index: int, *checks: Check) -> MultiRunJobResult:
 
 
 def test_doubts_are_grouped_by_reason_with_the_worst_of_them():
-    busy = [Check("machine quiet", False, f"other programs used {share} %; at most 10 % is fine") for share in (21, 66)]
+    busy = [Check("machine quiet", False, f"other programs used {share} % (limit 10 %)") for share in (21, 66)]
     hot = Check("cool enough", False, "too warm")
     fine = Check("enough runs", True, "5 runs gave numbers")
     answer = answer_of(

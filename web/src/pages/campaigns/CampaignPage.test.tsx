@@ -77,7 +77,7 @@ const WRITTEN = {
       severity: 'suspect',
       title: 'machine busy',
       jobs: ['c1-job-0'],
-      worst: 'other programs used 66 %; at most 10 % is fine',
+      worst: 'other programs used 66 % (limit 10 %)',
       remedy: 'end other programs, or see: assay doctor',
     },
   ],
