@@ -16,7 +16,7 @@ tree=$PWD
 compose=podman-compose==1.6.0
 release=bookworm   # whose Python is 3.11, and whose PostgreSQL 15
 packages=python3,python3-venv,tini,ca-certificates,postgresql,redis-server,prometheus,systemd-sysv,dbus
-version=$(sed -n 's/^__version__ = "\(.*\)"/\1/p' src/assay/__init__.py)
+version=$(sed -n 's/^__version__ = "\(.*\)"/\1/p' src/assay/version.py)
 export PATH="$tree/.venv-deploy/bin:$PATH:/usr/sbin:/sbin"
 export CONTAINERS_CONF=$keep/containers.conf CONTAINERS_STORAGE_CONF=$keep/storage.conf
 export PYTHON_IMAGE=localhost/assay-test-python:1
