@@ -110,7 +110,7 @@ def test_inference_with_a_wrong_model_is_not_measured(folder: Path, models: str)
     done = assay(folder, "run", "inference.toml", *HERE, "--set", "services.server.image=null")
     assert done.returncode == 3
     assert "error[checksum]" in done.stdout
-    assert "6decd7ab78362fb7e13d5c38cd50580e was asked for" in done.stdout
+    assert "6decd7ab78362fb7e13d5c38cd50580e was asked for" in " ".join(done.stdout.split())
 
 
 def test_script_mode(folder: Path) -> None:

@@ -155,11 +155,12 @@ def write_answer(record: CampaignRecord, baseline: CampaignRecord | None = None)
     """
     answer = answer_of(record, baseline)
     labels = job_labels(record)
+    titles = {(job, group.check): title_of_doubt(group) for group in answer.doubts for job in group.jobs}
     return WrittenAnswer(
         title=title_of(record),
         sentences=tuple(_sentences(answer, labels)),
         columns=answer.columns,
-        lines=tuple(_line(row, labels) for row in answer.rows),
+        lines=tuple(_line(row, labels, titles) for row in answer.rows),
         doubts=tuple(_doubt(group, record.campaign) for group in answer.doubts),
         more_doubts=answer.more_doubts,
         failures=tuple(_failure(group) for group in answer.failures),
@@ -349,11 +350,11 @@ def _is(number: int) -> str:
 # --- rows, doubts, failures
 
 
-def _line(row: AnswerRow, labels: Mapping[str, str]) -> AnswerLine:
+def _line(row: AnswerRow, labels: Mapping[str, str], titles: Mapping[tuple[str, str], str]) -> AnswerLine:
     cells = tuple(_cell(figure) for figure in row.figures)
-    return AnswerLine(
-        row.job, row.index, labels[row.job], row.verdict, cells, _title(row.doubts[0]) if row.doubts else ""
-    )
+    first = next(iter(row.doubts), "")
+    reason = titles.get((row.job, first)) or (_title(first) if first else "")
+    return AnswerLine(row.job, row.index, labels[row.job], row.verdict, cells, reason)
 
 
 def _cell(figure: AnswerFigure | None) -> AnswerCell:

@@ -171,7 +171,7 @@ def test_it_may_fail_at_once(cli, write):
     file = write("huge.yaml", COMMAND.format(name="huge", python="python") + "needs: {memory: 900GiB}\n")
     code, out, _ = cli("run", str(file), "--unplaceable", "fail")
     assert code == 3
-    assert "memory: 900.0 GiB needed" in out
+    assert "memory: 900.0 GiB needed" in " ".join(out.split())
 
 
 def test_jobs_are_listed_shown_and_retried(cli, benchmark):

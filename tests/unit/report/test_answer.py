@@ -63,7 +63,9 @@ def test_every_check_has_a_title_and_a_remedy(build):
 
 def test_a_missed_objective_is_named(build):
     job = replace(build.done_job(0), gates=(Check("ttft_ms.p99", False, "30 ms"),))
-    assert write_answer(build.campaign(job)).doubts[0].title == "objective missed: ttft_ms.p99"
+    written = write_answer(build.campaign(job))
+    assert written.doubts[0].title == "objective missed: ttft_ms.p99"
+    assert written.lines[0].reason == "objective missed: ttft_ms.p99"
 
 
 def test_failures_stand_once_for_each_reason(build):

@@ -23,7 +23,7 @@ from assay.report.telemetry import with_grade
 from assay.report.wording import failed, headline_of, headlines, verdict_word
 
 DASH = "–"
-_GLYPHS = {"valid": "✓", "suspect": "!", "invalid": "✕", "failed": "✕"}
+_GLYPHS = {"valid": "✓", "suspect": "!", "invalid": "✕", "failed": "✕", "missed": "✕"}
 _TAILS = ("p90", "p95", "p99", "p99_9")
 
 
