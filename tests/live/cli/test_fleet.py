@@ -158,7 +158,7 @@ def test_a_campaign_that_nobody_can_run_says_so_and_can_be_cancelled(cli, write)
     assert "no agent can take 1 job" in err
     assert "first: memory: 900.0 GiB needed" in err
     _, placement, _ = cli("campaigns", "placement", campaign)
-    assert "can take it: nobody" in placement
+    assert "can take it: no agent" in placement
     assert cli("campaigns", "cancel", campaign)[0] == 0
     code, out, _ = cli("campaigns", "attach", campaign)
     assert code == 3
