@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from benches.figures import median_of
 from benches.page import ROOT, Page, Table
 from benches.processes import BUILD, run, there_and_back
 
-HELP_MS, IMPORT_MS = 150, 100
+HELP_MS, IMPORT_MS, COMPLETION_MS = 150, 100, 150
 DIRECT, INSTALLED = 15, 35
 
 # Everything that `pip install .` brings, assay included; pip and setuptools come with the environment.
@@ -30,7 +31,10 @@ print(json.dumps({name: sum(f.stat().st_size for f in found if f.is_file()) for 
 def bench(*, quick: bool = False) -> Page:
     """Install the package alone, then start it again and again."""
     python = _base_install()
-    return Page("startup", "Start and size", _ABOUT, [_starts(python, 5 if quick else 20), _sizes(python)])
+    rounds = 5 if quick else 20
+    return Page(
+        "startup", "Start and size", _ABOUT, [_starts(python, rounds), _completions(python, rounds), _sizes(python)]
+    )
 
 
 def _base_install() -> Path:
@@ -85,6 +89,29 @@ def _wall_ms(command: Sequence[str]) -> float:
     begin = perf_counter()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=BUILD)
     return 1000 * (perf_counter() - begin)
+
+
+def _completions(python: Path, rounds: int) -> Table:
+    """What a press of Tab costs: with an empty store, for what needs one."""
+    lines = ("assay ", "assay results show ", "assay run --", "assay agents drain ", "assay init s")
+    spent = {line: median_of([_cpu_ms(python, line) for _ in range(rounds + 1)][1:]) for line in lines}
+    rows = [
+        [f"`{line}`", cost.text(1), f"processor time < {COMPLETION_MS} ms", cost.below(COMPLETION_MS)]
+        for line, cost in spent.items()
+    ]
+    notes = [f"Median processor time (user and system) of {rounds} presses of Tab each, with its 95 % interval."]
+    return Table("Completion", ["after", "processor time, ms", "target", "kept"], rows, notes)
+
+
+def _cpu_ms(python: Path, line: str) -> float:
+    words = line.split(" ")
+    asked = {"_ASSAY_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    before = os.times()
+    subprocess.run(
+        [str(python.parent / "assay")], env={**os.environ, **asked}, check=True, stdout=subprocess.DEVNULL, cwd=BUILD
+    )
+    after = os.times()
+    return 1000 * (after.children_user + after.children_system - before.children_user - before.children_system)
 
 
 def _sizes(python: Path) -> Table:

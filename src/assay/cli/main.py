@@ -70,9 +70,9 @@ def root(
 
 def main() -> NoReturn:
     if _COMPLETE in os.environ:  # a shell asks what could follow
-        from typer.completion import completion_init  # type: ignore[attr-defined]
+        from assay.cli.completing import answer
 
-        completion_init()
+        answer(os.environ[_COMPLETE])
     # Imports make many objects and no rubbish: looking for it again and again costs a twentieth of a second.
     gc.set_threshold(100_000, 50, 50)
     signal.signal(signal.SIGTERM, _interrupt)

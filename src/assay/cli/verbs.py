@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
@@ -137,8 +136,7 @@ class RootGroup(VerbGroup):
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         words, notes = current(args)
-        if not ctx.resilient_parsing:  # which is when a shell asks for completions
-            sys.stderr.writelines(f"{note}\n" for note in notes)
+        sys.stderr.writelines(f"{note}\n" for note in notes)
         return super().parse_args(ctx, words)
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:  # noqa: ARG002
@@ -149,12 +147,6 @@ class RootGroup(VerbGroup):
 
     def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:  # noqa: ARG002
         formatter.write(f"\n{_EPILOGUE}")
-
-    def shell_complete(self, ctx: Context, incomplete: str) -> Any:  # noqa: ANN401, ARG002
-        """Names and summaries are enough here: nothing is loaded."""
-        names = {name: TyperCommand(name, short_help=entry.summary) for name, entry in entries().items()}
-        stand_in = TyperGroup(name=self.name, commands={**names}, params=self.params)
-        return stand_in.shell_complete(typer.Context(stand_in), incomplete)
 
 
 def leaf_verbs() -> Iterator[tuple[tuple[str, ...], TyperCommand]]:
