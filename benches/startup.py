@@ -8,6 +8,7 @@ import subprocess
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
 from time import perf_counter
 
 from benches import venvs
@@ -106,12 +107,12 @@ def _completions(python: Path, rounds: int) -> Table:
 def _cpu_ms(python: Path, line: str) -> float:
     words = line.split(" ")
     asked = {"_ASSAY_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
-    before = os.times()
+    before = getrusage(RUSAGE_CHILDREN)
     subprocess.run(
         [str(python.parent / "assay")], env={**os.environ, **asked}, check=True, stdout=subprocess.DEVNULL, cwd=BUILD
     )
-    after = os.times()
-    return 1000 * (after.children_user + after.children_system - before.children_user - before.children_system)
+    after = getrusage(RUSAGE_CHILDREN)
+    return 1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
 def _sizes(python: Path) -> Table:
