@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay.cli.options import Format, FormatOption, SetOption, Verbs
-from assay.cli.output import say
+from assay.cli.options import Format, FormatOption, SetOption, TextFormat, TextFormatOption, Verbs
+from assay.cli.output import say, say_json
 from assay.errors import Problem, SpecError, UsageError
 
 if TYPE_CHECKING:
@@ -200,11 +200,14 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A name from `
 
 
 @recipes_app.command("list")
-def list_recipes() -> None:
+def list_recipes(form: TextFormatOption = TextFormat.text) -> None:
     """List the recipes."""
     from assay.spec.recipes import find_recipe, recipe_names
 
     names = recipe_names()
+    if form is TextFormat.json:
+        say_json([{"name": name, "about": find_recipe(name).about} for name in names])
+        return
     width = max(map(len, names))
     say("\n".join(f"{name:<{width}}  {find_recipe(name).about}" for name in names))
     say("\ncopy one with `assay recipes copy NAME`, or name it in a file: services: {llm: {recipe: NAME}}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from assay.cli.options import Verbs, bare_option, span_s
+from assay.cli.options import TextFormat, TextFormatOption, Verbs, bare_option, span_s
 from assay.cli.output import say
 from assay.errors import UsageError
 
@@ -251,12 +251,15 @@ def create(
 
 
 @tokens_app.command("list")
-def list_tokens(*, database: DatabaseOptions) -> None:
+def list_tokens(form: TextFormatOption = TextFormat.text, *, database: DatabaseOptions) -> None:
     """List tokens, without their secrets."""
-    from assay.cli.output import moment, say_table
+    from assay.cli.output import moment, say_json, say_table
 
     with _tokens(database) as tokens:
         records = tokens.list()
+    if form is TextFormat.json:
+        say_json([asdict(token) for token in records])
+        return
     rows = [
         (
             token.id,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from typer.testing import CliRunner
 
 from assay.cli.main import app
@@ -30,3 +32,8 @@ def test_one_is_shown_and_copied(tmp_path, monkeypatch):
     assert "exists already" in str(refused.exception)
     assert run("copy", "ollama", "--force", "--out", "ollama.yaml").exit_code == 0
     assert isinstance(run("show", "olama").exception, UsageError)
+
+
+def test_a_program_gets_the_list_as_json():
+    names = [recipe["name"] for recipe in json.loads(run("list", "--format", "json").stdout)]
+    assert {"chroma", "ollama", "pgvector", "qdrant", "vllm"} <= set(names)

@@ -91,6 +91,9 @@ def test_a_server_that_others_can_reach_makes_its_first_tokens(tmp_path):
     listed = assay("tokens", "list", "--store", str(tmp_path)).stdout
     assert "first admin" in listed
     assert not any(secret in listed for secret in secrets.values())
+    kept = json.loads(assay("tokens", "list", "--store", str(tmp_path), "--format", "json").stdout)
+    assert {token["name"] for token in kept} >= {"first admin"}
+    assert not any(secret in json.dumps(kept) for secret in secrets.values())
 
 
 def listen_free():

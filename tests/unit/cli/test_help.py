@@ -70,3 +70,15 @@ def test_options_of_a_long_verb_are_grouped() -> None:
         for option in named:
             panels.setdefault(getattr(option, "rich_help_panel", None) or "Options", []).append(option.opts)
         assert max(map(len, panels.values()), default=0) <= 14, (path, panels)
+
+
+def test_what_lists_things_lists_them_for_programs_too() -> None:
+    options = {path: {name for one in command.params for name in one.opts} for path, command in LEAVES.items()}
+    assert [path for path in LEAVES if path[-1] == "list" and not {"--format", "-f"} <= options[path]] == []
+    assert [path for path in LEAVES if "-f" in options[path] and "--format" not in options[path]] == []
+
+
+def test_one_thing_has_one_option_everywhere() -> None:
+    """The address to listen at is --host; a server to speak to is --server, and results are in a --store."""
+    named = {name: path for path, command in LEAVES.items() for one in command.params for name in one.opts}
+    assert not {"--json", "--output", "--output-format", "--server-url", "--store-folder"} & set(named)
