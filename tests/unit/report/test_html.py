@@ -144,8 +144,8 @@ def test_the_fragment_is_small_and_has_no_style_of_its_own(build):
 def test_the_page_begins_with_the_answer_and_has_its_reasons_once(build):
     page = render_html(build.honest(), build.samples)
     first = write_answer(build.honest()).sentences[0]
-    assert page.index('class="answer"') < page.index('id="overview"')
-    assert first in html.unescape(page[page.index('class="answer"') :][:2000])
+    assert page.index('class="answer-box"') < page.index('id="overview"')
+    assert first in html.unescape(page[page.index('class="answer-box"') :][:2000])
     overview = page[page.index('id="overview"') : page.index('class="job ')]
     assert overview.index("All jobs, the best first") < overview.index("Reasons for doubt")
     assert "machine busy" in overview

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from assay.analyse.records import CampaignRecord
 from assay.analyse.text import count
 from assay.report.answer import WrittenAnswer, answer_sheet
-from assay.report.html.chart import Child, Markup, el, join
-from assay.report.html.tables import DASH, linked_table, table, verdict_mark
+from assay.report.html.chart import Markup, el, join
+from assay.report.html.tables import linked_table, verdict_mark
 from assay.report.wording import job_labels
 
 # The severity of a reason, as the verdict that it leads to.
@@ -17,7 +17,7 @@ _MARKS: Mapping[str, str] = {"invalid": "invalid", "missed": "missed", "undecide
 
 def answer_box(written: WrittenAnswer) -> Markup:
     """The answer in sentences."""
-    return el("div", *(el("p", sentence) for sentence in written.sentences), class_="answer", id="answer")
+    return el("div", *(el("p", sentence) for sentence in written.sentences), class_="answer-box", id="answer")
 
 
 def answer_table(written: WrittenAnswer, record: CampaignRecord, anchors: Mapping[str, str]) -> Markup | None:
@@ -29,33 +29,33 @@ def answer_table(written: WrittenAnswer, record: CampaignRecord, anchors: Mappin
 def doubts(written: WrittenAnswer, record: CampaignRecord) -> Markup | None:
     """The reasons for doubt and for failure, each once over all jobs that it concerns."""
     labels = job_labels(record)
-    rows: list[Sequence[Child]] = [
-        (
-            verdict_mark(_MARKS.get(doubt.severity, doubt.severity)),
-            el("strong", doubt.title),
-            _jobs(doubt.jobs, labels),
-            doubt.worst,
-            doubt.remedy or DASH,
-        )
+    reasons = [
+        _reason(_MARKS.get(doubt.severity, doubt.severity), doubt.title, _jobs(doubt.jobs, labels), doubt.worst,
+                doubt.remedy)
         for doubt in written.doubts
-    ]
-    rows += [
-        (verdict_mark("failed"), el("strong", failure.code), _jobs(failure.jobs, labels), failure.message,
-         failure.remedy or DASH)
-        for failure in written.failures
     ]  # fmt: skip
-    if not rows:
+    failed = [
+        _reason("failed", failure.code, _jobs(failure.jobs, labels), failure.message, failure.remedy)
+        for failure in written.failures
+    ]
+    if not reasons and not failed:
         return None
-    head = ("makes it", "reason", "jobs", "worst case", "what to do")
     more = f"{count(written.more_doubts, 'more reason')}: see the checks of each job." if written.more_doubts else ""
     return join(
         (
             el("h3", "Reasons for doubt"),
-            el("div", table(head, rows, name="Reasons for doubt"), class_="doubts"),
+            el("ul", *failed, *reasons, class_="checks"),
             el("p", more, class_="quiet") if more else None,
         )
     )
 
 
+def _reason(word: str, title: str, jobs: Markup, worst: str, remedy: str) -> Markup:
+    what = el("span", el("strong", title), " ", jobs, el("br"), worst, el("br") if remedy else None,
+              el("span", f"→ {remedy}", class_="quiet") if remedy else None)  # fmt: skip
+    return el("li", verdict_mark(word), what)
+
+
 def _jobs(jobs: Sequence[str], labels: Mapping[str, str]) -> Markup:
-    return el("span", f"{len(jobs)} of {len(labels)}", title="; ".join(labels[job] for job in jobs), class_="nowrap")
+    named = "; ".join(labels[job] for job in jobs)
+    return el("span", f"{len(jobs)} of {count(len(labels), 'job')}", title=named, class_="quiet")
