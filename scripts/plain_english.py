@@ -45,6 +45,8 @@ BANNED = {
     r"gives? way|gave way|give way": "preempted",
     r"the like": "similar",
     r"in vain": "without success",
+    r"(?:does|do) not tell": "does not report, does not say",
+    r"(?:at most|at least|within) \S+(?: \S+)? is fine": "(limit …)",
 }
 # Fields of the API and values of a benchmark file, which keep their names.
 FIXED_NAMES = re.compile(

@@ -117,7 +117,7 @@ def expect(store: Store, finding: str, clock: Clock = SYSTEM_CLOCK) -> KnownFind
 
 
 def moment_of(result: MultiRunJobResult, clock: Clock = SYSTEM_CLOCK) -> float:
-    """When a result was measured, in seconds since 1970; now where it does not tell."""
+    """When a result was measured, in seconds since 1970; now where it does not say."""
     if result.completed_at:
         try:
             return datetime.fromisoformat(result.completed_at).timestamp()

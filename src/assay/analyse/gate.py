@@ -5,7 +5,7 @@ interval of the change ends before the limit. Anything else is undecided.
 
 Where many numbers are looked at, luck alone would turn some of them red. So only those are believed of which at most
 one in forty is luck (Benjamini and Hochberg): then a gate on equal things is red in at most one of forty cases, however
-many jobs and metrics it looks at. One baseline result does not tell how much days differ. So a gate that is red against
+many jobs and metrics it looks at. One baseline result does not show how much days differ. So a gate that is red against
 a single result of another day says that this promise does not hold.
 """
 
@@ -91,7 +91,7 @@ def not_backed(name: str, counts: Sequence[int]) -> str:
 
 
 def unknown_spread(statistic: str) -> str:
-    """Why one result does not tell how much a statistic differs by itself, as a sentence."""
+    """Why one result does not show how much a statistic differs by itself, as a sentence."""
     tail = f", {samples_needed(TAILS[statistic]):,} or more in each" if statistic in TAILS else ""
     need = f"it needs the samples of the runs{tail}, or a baseline of several results"
     return f"how much {statistic} differs from run to run is not known; {need}"
@@ -228,7 +228,7 @@ def judged_line(draft: LimitDraft, limits: RegressionLimits, *, believed: bool, 
     if hidden := _hidden(draft, line, believed=believed):
         return replace(line, because=hidden)
     if believed and by > line.limit:
-        alone = "; the baseline is one result, which does not tell how much days differ" if line.results == 1 else ""
+        alone = "; the baseline is one result, which does not show how much days differ" if line.results == 1 else ""
         return replace(line, answer="red", because=f"worse by more than {percent(line.limit)}{alone}")
     if most <= line.limit:
         within = "better" if most < 0 else f"any change for the worse is smaller than {percent(line.limit)}"

@@ -44,12 +44,12 @@ def cpu(source: FactSource) -> Facts:
     if (fastest := _number(sysctl, "hw.cpufrequency_max")) and (slowest := _number(sysctl, "hw.cpufrequency_min")):
         facts["frequency_mhz"] = {"min": slowest / 1e6, "max": fastest / 1e6}
     else:
-        source.lack("cpu.frequency_mhz", "macOS does not tell the clocks of this processor")
+        source.lack("cpu.frequency_mhz", "macOS does not report the clocks of this processor")
     for fact in ("governor", "driver", "turbo", "numa"):
-        source.lack(f"cpu.{fact}", "macOS does not tell")
+        source.lack(f"cpu.{fact}", "macOS does not report it")
     present: Facts = {name: value for name, value in facts.items() if value not in (None, "", [], {})}
     for fact in facts.keys() - present.keys():
-        source.lack(f"cpu.{fact}", "sysctl does not tell")
+        source.lack(f"cpu.{fact}", "sysctl does not report it")
     return present
 
 
@@ -59,7 +59,7 @@ def memory(source: FactSource) -> Facts:
     if total := _number(sysctl, "hw.memsize"):
         facts["total_bytes"] = total
     else:
-        source.lack("memory.total_bytes", "sysctl does not tell hw.memsize")
+        source.lack("memory.total_bytes", "sysctl has no hw.memsize")
     source.lack("memory.modules", "macOS tells speed and type of its memory to no program that must be quick")
     return facts
 

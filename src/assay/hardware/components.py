@@ -41,7 +41,7 @@ def memory(source: FactSource) -> Facts:
         if name in table:
             facts[fact] = table[name]
         else:
-            source.lack(f"memory.{fact}", f"/proc/meminfo does not tell {name}")
+            source.lack(f"memory.{fact}", f"/proc/meminfo has no {name}")
     if table.get("HugePages_Total"):
         facts["huge_pages"] = {"count": table["HugePages_Total"] // 1024, "size_bytes": table.get("Hugepagesize")}
     if modules := _modules(source) or _by_error_counters(source):

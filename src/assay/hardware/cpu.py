@@ -255,7 +255,7 @@ def _numa(source: FactSource) -> list[JsonValue]:
             facts["distances"] = [int(word) for word in distances]
         nodes.append(facts)
     if not nodes:
-        source.lack("cpu.numa", f"{_NODES} is not there: the kernel does not tell of memory nodes")
+        source.lack("cpu.numa", f"{_NODES} is not there: the kernel reports no memory nodes")
     return nodes
 
 

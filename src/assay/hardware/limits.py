@@ -244,7 +244,7 @@ def _affinity(source: FactSource) -> int | None:
     if source.here and hasattr(os, "sched_getaffinity"):
         source.absent.pop("limits.affinity_cores", None)
         return len(os.sched_getaffinity(0))
-    source.lack("limits.affinity_cores", "/proc/self/status does not tell Cpus_allowed_list")
+    source.lack("limits.affinity_cores", "/proc/self/status has no Cpus_allowed_list")
     return None
 
 

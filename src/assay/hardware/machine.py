@@ -57,7 +57,7 @@ def operating_system(source: FactSource) -> Facts:
         if value:
             facts[fact] = value
         else:
-            source.lack(f"os.{fact}", "the system does not tell")
+            source.lack(f"os.{fact}", "the system does not report it")
     return facts
 
 
@@ -66,7 +66,7 @@ def board(source: FactSource) -> Facts:
     if source.system == "darwin":
         model = apple.settings(source).get("hw.model")
         if not model:
-            source.lack("board", "sysctl does not tell hw.model")
+            source.lack("board", "sysctl has no hw.model")
         return {"vendor": "Apple", "product": model} if model else {}
     for tree in _TREES:
         if model := source.text(f"{tree}/model"):
@@ -101,7 +101,7 @@ def virtualisation(source: FactSource, blocks: Sequence[Mapping[str, str]]) -> F
 def _of_a_mac(source: FactSource) -> Facts:
     flag = apple.settings(source).get("kern.hv_vmm_present")
     if flag not in ("0", "1"):
-        source.lack("virtualisation", "sysctl does not tell kern.hv_vmm_present")
+        source.lack("virtualisation", "sysctl has no kern.hv_vmm_present")
         return {}
     return {"virtual": flag == "1", "told_by": "kern.hv_vmm_present"}
 
@@ -133,7 +133,7 @@ def _signature(source: FactSource) -> Facts:
         return {}
     name = answer[4:16].rstrip(b"\0 ")
     if len(answer) != 16 or not name:
-        source.lack("virtualisation.hypervisor", "the hypervisor does not tell its name")
+        source.lack("virtualisation.hypervisor", "the hypervisor does not report its name")
         return {}
     hypervisor = _SIGNATURES.get(name) or name.decode("ascii", "replace")
     return {"hypervisor": hypervisor, "told_by": "the processor's identification"}

@@ -103,7 +103,7 @@ def _entry(path: Path, form: str, read: Callable[[Path], Facts], parts: Iterable
         if isinstance(missing := answer.pop("absent", None), dict):
             absent |= missing
         facts |= answer
-        why = "its header does not tell"
+        why = "its header does not say"
     except UnreadableModelError as problem:
         why = str(problem)
     except OSError as problem:

@@ -83,7 +83,7 @@ _NETWORK = {
 
 
 def machine_families(root: Path = Path("/")) -> list[MetricFamily]:
-    """All of it; what this system does not tell is left out."""
+    """All of it; what this system does not say is left out."""
     families: list[MetricFamily] = []
     for part in (_processors, _load, _memory, _disks, _network, _pressure, _system):
         try:

@@ -245,7 +245,7 @@ def _results(side: Side) -> list[str]:
 
 
 def _metric(line: LimitVerdict) -> str:
-    """The name of a number, with its unit where the name of its metric does not tell it."""
+    """The name of a number, with its unit where the name of its metric does not say it."""
     metric, statistic = split_statistic(line.name)
     unit = name_with_unit(metric, line.unit).removeprefix(metric)
     return one_line(f"{metric}{f'.{statistic}' if statistic else ''}{unit}")

@@ -59,7 +59,7 @@ class Window:
     cpu_s: float
     """Of the measured process and its children."""
     others_cpu_s: float | None
-    """Busy time of everything else; None where the system does not tell."""
+    """Busy time of everything else; None where the system does not say."""
     steal_s: float | None
     """Time the hypervisor took away."""
     cores: int

@@ -85,7 +85,7 @@ def available_cores() -> int:
 
 
 def throttle_count() -> int | None:
-    """How often the kernel saw a core throttle for heat; None where it does not tell (virtual machines, macOS)."""
+    """How often the kernel saw a core throttle for heat; None where it does not say (virtual machines, macOS)."""
     counts = []
     for path in Path(_THROTTLE).glob("cpu[0-9]*/thermal_throttle/core_throttle_count"):
         with suppress(OSError, ValueError):

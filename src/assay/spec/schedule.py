@@ -66,7 +66,7 @@ class Schedule(Section):
     missed: Literal["skip", "once", "all"] = "once"
     """What to run for times at which no server ran: none of them, one run for all, or each (the newest 24)."""
     overlap: Literal["skip", "queue", "cancel"] = "skip"
-    """What happens when the campaign before is still running: this one is left out, waits, or ends the other."""
+    """What happens when the previous campaign is still running: this one is left out, waits, or ends the other."""
 
     @property
     def fields(self) -> str:

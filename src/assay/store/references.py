@@ -394,6 +394,6 @@ def _documents(folder: Path, benchmark: str, but: Collection[str]) -> Iterator[t
             continue
         if not isinstance(document, dict) or not (document.get("schema") == _SCHEMA or document.keys() >= _JOB_KEYS):
             continue
-        named = document.get("benchmark")  # which a document of one job does not tell
+        named = document.get("benchmark")  # which a document of one job does not say
         if document.get("campaign") not in but and (not benchmark or named in (None, benchmark)):
             yield str(document.get("created_at") or document.get("completed_at") or ""), path

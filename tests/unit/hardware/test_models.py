@@ -303,7 +303,7 @@ def test_other_formats_are_known_by_their_first_bytes_and_sizes(tmp_path):
     assert found.keys() == {"good.tflite", "bad.tflite", "m.mlmodel", "p.mlpackage"}
     assert found["p.mlpackage"]["size_bytes"] == 11
     assert "no TensorFlow Lite" in found["bad.tflite"]["absent"]["dtype"]
-    assert "does not tell" in found["good.tflite"]["absent"]["dtype"]
+    assert "does not say" in found["good.tflite"]["absent"]["dtype"]
 
 
 def test_a_folder_that_is_none_is_the_users_mistake(tmp_path):

@@ -4,7 +4,7 @@ import { Page } from '@/parts/Page'
 export function NotFound() {
   return (
     <Page title="Nothing is here">
-      <p>The address leads to no page. It may have been typed wrongly, or what it showed was removed.</p>
+      <p>There is no page at this address. It may be mistyped, or the page was removed.</p>
       <p>
         <Link to="/">To the overview</Link>
       </p>

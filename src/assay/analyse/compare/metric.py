@@ -138,7 +138,7 @@ def _decide_results(
         _direction(*a, *b),
         smallest,
         few if fewest < RECOMMENDED_RESULTS else "",
-        lambda: "more results would tell",
+        lambda: "more results would decide it",
     )
 
 

@@ -110,7 +110,7 @@ def _apart(windows: dict[int, tuple[int, int] | None], overlap: Overlap, duratio
 
 
 def starts_of(parts: Sequence[PartRun]) -> dict[str, JsonValue] | None:
-    """How far the starts were apart; None where a part does not tell when it began."""
+    """How far the starts were apart; None where a part does not say when it began."""
     begins = {part.host: begin for part in parts if (begin := _number(part, "clock", "load_begin_epoch_ns"))}
     if len(begins) < len(parts) or not begins:
         return None

@@ -168,7 +168,7 @@ class Observer:
 def environment_of(
     found: Observation, group: Group, campaign: KubernetesCampaign, services: Mapping[str, Observation]
 ) -> dict[str, JsonValue]:
-    """What is kept with a result about where it was measured; what Kubernetes does not tell is left out."""
+    """What is kept with a result about where it was measured; what Kubernetes does not say is left out."""
     facts: dict[str, JsonValue] = {
         **facts_of(found),
         "group": group.name,

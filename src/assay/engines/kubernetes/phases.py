@@ -137,7 +137,7 @@ def waiting_words(seen: Observation, now: datetime | None = None) -> str:
 
 
 def facts_of(seen: Observation) -> dict[str, str | int | float]:
-    """What Kubernetes tells about an attempt, for its result; what it does not tell is left out."""
+    """What Kubernetes tells about an attempt, for its result; what it does not say is left out."""
     pod = seen.pods[0] if seen.pods else None
     if pod is None:
         return {"job": seen.name, "state": "not told"}
@@ -166,7 +166,7 @@ def facts_of(seen: Observation) -> dict[str, str | int | float]:
 
 
 def digest_of(container: ContainerObservation) -> str:
-    """The digest of the image that the node really ran; empty where it does not tell one."""
+    """The digest of the image that the node really ran; empty where it does not say one."""
     return container.image_id.rpartition("@")[2] if "@sha256:" in container.image_id else ""
 
 
@@ -190,7 +190,7 @@ def _ended_at(pod: PodObservation) -> float:
 
 
 def _given_up(seen: Observation) -> FailureReason:
-    """A Job that Kubernetes gave up, and whose pods do not tell why: they are gone."""
+    """A Job that Kubernetes gave up, and whose pods do not say why: they are gone."""
     assert seen.job is not None  # noqa: S101  (for the type alone)
     lost = lost_node(seen)
     if lost is not None:
@@ -284,7 +284,7 @@ def of_ended(pod: PodObservation, seen: Observation) -> FailureReason | None:
     if pod.reason == "NodeAffinity" or pod.reason.startswith(("OutOf", "Outof")) or "Admission" in pod.reason:
         message = f"the node {pod.node or ''} did not take the pod {pod.name} ({pod.reason}: {pod.message})"
         return FailureReason(FAILED, message, f"{_AGAIN}; what was free when it was planned was taken when it came")
-    said = ": ".join(part for part in (pod.reason, pod.message) if part) or "it does not tell why"
+    said = ": ".join(part for part in (pod.reason, pod.message) if part) or "it does not say why"
     return FailureReason(
         FAILED, f"the pod {pod.name} failed{_where(pod)} ({said})", "look into its log with `assay logs`"
     )
@@ -392,7 +392,7 @@ def _node_lost(pod: PodObservation) -> FailureReason:
 def _evicted(pod: PodObservation) -> FailureReason:
     return FailureReason(
         EVICTED,
-        f"the pod {pod.name} was evicted{_where(pod)}: {pod.message or 'the node does not tell why'}",
+        f"the pod {pod.name} was evicted{_where(pod)}: {pod.message or 'the node does not say why'}",
         "ask for the memory and the disk that it uses (place.kubernetes.memory, storage), so that its node keeps them "
         "free",
     )

@@ -55,7 +55,7 @@ class CampaignBatches:
         return number if not number or self.document.batch_of(group.name).tasks is None else f"{number}_{place}"
 
     def state_of(self, job: Job) -> BatchState | None:
-        """How a job stands; None where Slurm does not tell."""
+        """How a job stands; None where Slurm does not say."""
         return self.states.get(self.key_of(job))
 
     def is_running(self, index: int) -> bool:
@@ -124,7 +124,7 @@ class CampaignBatches:
 
 
 def _facts(state: BatchState | None) -> dict[str, JsonValue]:
-    """The facts of a batch job that Slurm tells; those that it does not tell are left out."""
+    """The facts of a batch job that Slurm tells; those that it does not say are left out."""
     if state is None:
         return {"state": "not told"}
     waited = (

@@ -169,7 +169,7 @@ def _await(scheduler: Scheduler, number: str, place: Path, answer: Path) -> None
             time.sleep(2 * _LOOK_S)  # files of other nodes appear late
             return
         if time.monotonic() > until_s:
-            words = waiting_words(state) if state is not None else "Slurm does not tell why"
+            words = waiting_words(state) if state is not None else "Slurm does not say why"
             raise MeasureError(
                 f"the batch job {number} did not run within {_NODE_TIME_S:g} s: {words}", code="slurm-waiting"
             )

@@ -130,7 +130,7 @@ class CommandLine:
         )
 
     def _is_forgotten(self, number: str, wanted: Collection[str], found: Mapping[str, BatchState]) -> bool:
-        """Whether accounting must be asked: the queue does not tell all that is wanted of a job."""
+        """Whether accounting must be asked: the queue does not say all that is wanted of a job."""
         there = [state for state in found.values() if state.id == number]
         if not there or any(key.startswith(f"{number}_") and key not in found for key in wanted):
             return True

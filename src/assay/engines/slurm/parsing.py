@@ -68,7 +68,7 @@ def completion_states(text: str, tasks: Mapping[str, tuple[str, int]]) -> tuple[
     """What the record of completed jobs says (`sacct --completion`), which knows neither arrays nor comments."""
     states = []
     for row in _rows(text, COMPLETION_FIELDS, "sacct --completion"):
-        if not row["State"]:  # a name with spaces breaks that record: it does not tell how the job ended
+        if not row["State"]:  # a name with spaces breaks that record: it does not say how the job ended
             continue
         array, task = tasks.get(row["JobID"], (row["JobID"], None))
         state, reason = _word(row["State"])

@@ -11,16 +11,16 @@ State = Mapping[str, JsonValue]
 
 # Check → why it matters, in a few words.
 WHY: Mapping[str, str] = {
-    "machine quiet": "work of others takes time, caches and clock from what is measured",
+    "machine quiet": "other programs take time, caches and clock speed from what is measured",
     "clocks not throttled": "a clock that is held down measures the cooling, not the work",
-    "no foreign process on the device": "a GPU is shared in slices: others make every call longer",
+    "no foreign process on the device": "a GPU is shared in time slices: other processes make every call longer",
     "device held alone": "two concurrent measurements disturb each other",
-    "control workload steady": "the same work must take the same time, else nothing compares",
+    "control workload steady": "the same work must take the same time, or results do not compare",
     "cool enough": "near its limit a chip slows itself down",
-    "memory free": "what is swapped or dropped is read back in the middle of a run",
+    "memory free": "swapped memory is read back in the middle of a run",
     "clock source steady": "every number is the difference of two readings of this clock",
     "governor set for speed": "a clock that falls between calls makes the next one slower",
-    "turbo off or steady": "a clock that rises while it is cool gives other times when it is warm",
+    "turbo off or steady": "a clock that rises while cool gives different times when warm",
 }
 
 
@@ -33,14 +33,14 @@ def remedies(check: str, state: State, busy: Sequence[str] = (), system: str = s
 
 
 def _quiet(busy: Sequence[str], system: str) -> tuple[str, ...]:
-    advice = (f"busy now: {', '.join(busy)}; end what need not run, or wait until it is done",) if busy else ()
+    advice = (f"busy now: {', '.join(busy)}; end what need not run, or wait until it has finished",) if busy else ()
     if system == "darwin":
         return (*advice, "sudo mdutil -a -i off    # while measuring: no indexing")
     if system == "linux":
         return (
             *advice,
             "systemctl list-units --type=service --state=running    # then: sudo systemctl stop NAME",
-            "taskset --cpu-list CORES assay run FILE    # keep to cores that others leave alone",
+            "taskset --cpu-list CORES assay run FILE    # use cores that other programs leave free",
         )
     return advice
 
@@ -79,16 +79,16 @@ def _held(*_: object) -> tuple[str, ...]:
 def _control(_: State, system: str) -> tuple[str, ...]:
     look = {"darwin": "top -o cpu", "linux": "top -o %CPU"}.get(system)
     return (
-        *((f"{look}    # who else works",) if look else ()),
-        "ask again in a minute: heat and short work of others pass",
-        "after an update of system or firmware the history starts over by itself",
+        *((f"{look}    # what else is running",) if look else ()),
+        "run this again in a minute: heat and short tasks pass",
+        "after a system or firmware update the history restarts by itself",
     )
 
 
 def _cool(state: State, _: str) -> tuple[str, ...]:
     warm = [gpu for gpu in _gpus(state) if isinstance(room := gpu.get("headroom_c"), int | float) and room < 10]
     fewer = [f"sudo nvidia-smi -i {gpu['index']} -pl WATTS    # less power, less heat" for gpu in warm]
-    return ("wait until it has cooled down", "clean its fans, and let air reach it", *fewer)
+    return ("wait until it has cooled down", "clean the fans and improve the air flow", *fewer)
 
 
 def _memory(state: State, system: str) -> tuple[str, ...]:
@@ -102,9 +102,9 @@ def _clock(state: State, _: str) -> tuple[str, ...]:
     names = [str(source) for source in available] if isinstance(available, list) else []
     better = next((name for name in ("tsc", "kvm-clock", "arch_sys_counter") if name in names), None)
     if better is None:
-        return ("look why the kernel gave the better source up: sudo dmesg | grep -i clocksource",)
+        return ("see why the kernel dropped the better source: sudo dmesg | grep -i clocksource",)
     switch = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
-    return ("sudo dmesg | grep -i clocksource    # why it was given up", f"echo {better} | sudo tee {switch}")
+    return ("sudo dmesg | grep -i clocksource    # why it was dropped", f"echo {better} | sudo tee {switch}")
 
 
 def _governor(_: State, system: str) -> tuple[str, ...]:

@@ -128,7 +128,7 @@ def memory(
     elif root == Path("/") or ask is not None:
         amounts = (ask or _by_psutil)()
     else:
-        return {}, {"memory": "the system does not tell how much memory is free"}
+        return {}, {"memory": "the system does not report how much memory is free"}
     total, available, swap, used = amounts
     facts: dict[str, JsonValue] = {
         "total_bytes": total,

@@ -175,7 +175,7 @@ def _pcie(nvml: Nvml, device: object) -> dict[str, int]:
 
 
 def _nvlinks(nvml: Nvml, device: object) -> int | None:
-    """How many NVLinks are active; None where the board does not tell of a single one."""
+    """How many NVLinks are active; None where the board reports none."""
     active: int | None = None
     for link in range(_MOST_LINKS):
         state = nvml.number("nvmlDeviceGetNvLinkState", device, link)
@@ -234,14 +234,14 @@ def by_smi(run: Run = output) -> LayerReport:
     """
     text = run(("nvidia-smi", "-q", "-x"))
     try:
-        # The XML does not tell the compute capability, and nvidia-smi of driver 470 and before has no such field.
+        # The XML does not have the compute capability, and nvidia-smi of driver 470 and before has no such field.
         capabilities = _capabilities(run(("nvidia-smi", "--query-gpu=index,compute_cap", "--format=csv,noheader")))
     except LayerUnavailableError:
         capabilities = {}
     gpus = from_xml(text, capabilities)
     if not gpus:
         raise LayerUnavailableError("nvidia-smi sees no GPU")
-    return LayerReport(gpus, "" if capabilities else "this nvidia-smi does not tell the compute capability")
+    return LayerReport(gpus, "" if capabilities else "this nvidia-smi does not report the compute capability")
 
 
 def from_xml(text: str, capabilities: Mapping[int, str]) -> tuple[Gpu, ...]:

@@ -71,7 +71,7 @@ class Nvml:
         return function(*arguments)
 
     def ask(self, name: str, *arguments: object) -> Any:  # noqa: ANN401  (NVML has no types)
-        """Ask; None where this board, this driver or this pynvml does not tell."""
+        """Ask; None where this board, this driver or this pynvml does not say."""
         try:
             return self.call(name, *arguments)
         except Exception:  # not every board tells everything

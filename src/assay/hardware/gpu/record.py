@@ -32,7 +32,7 @@ class MigDevice:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU; None stands for what the layer does not tell."""
+    """One GPU; None stands for what the layer does not say."""
 
     index: int
     name: str

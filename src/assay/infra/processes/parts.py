@@ -234,7 +234,7 @@ def agent(server_url: str, token: str, tag: str) -> str | None:
     url, who = f"{server_url}/api/v1/agents?limit=200", {"authorization": f"Bearer {token}"}
     answer = _get(url, who)
     if not answer.is_success:
-        return f"the server does not tell: {answer.status_code}"
+        return f"the server does not report its state: {answer.status_code}"
     for record in answer.json()["items"]:
         if record["profile"]["labels"].get(LABEL) == tag:
             return None if record["healthy"] else f"{record['state']} {record['note']}".strip()

@@ -140,7 +140,7 @@ def counted(column: ReadingColumn, window: Window) -> WindowEnergy:
     """Energy from a counter, with its value at both ends of the window read off the line between neighbours.
 
     Raises:
-        NoEnergyError: if the readings do not tell.
+        NoEnergyError: if the readings do not say.
     """
     begin, end = _covered(column.at_ns, window)
     low, high = bisect_left(column.at_ns, begin), bisect_right(column.at_ns, end)
@@ -280,7 +280,7 @@ def energies(
     """The energy of everything that tells it, as the fields of `records.Energy`; and reasons for what does not.
 
     Args:
-        unsure: why a source's counter does not tell the window's energy; empty where it does.
+        unsure: why a source's counter does not give the window's energy; empty where it does.
     """
     figures: list[dict[str, Any]] = []
     absent: dict[str, str] = {}
@@ -316,7 +316,7 @@ def energies(
         if reason and power is not None:
             reason = take(source, f"NVML power of GPU {number}", "gpu", "sampled", sampled, power)
         elif reason:
-            reason = f"{reason}, and does not tell its power"
+            reason = f"{reason}, and does not report its power"
         absent |= {f"energy:{source}": reason} if reason else {}
     if (power := columns.get(POWERMETRICS, "power_w")) is not None:
         reason = take(POWERMETRICS, "combined power of powermetrics", "package", "estimated", summed, power)

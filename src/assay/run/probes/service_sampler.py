@@ -101,7 +101,7 @@ class GpuSeries:
         self.columns = [{name: MetricSeries(name, (), "gauge", name) for name in _NAMES} for _ in self.facts]
 
     def read(self) -> None:
-        """Take one reading of each GPU; what one of them does not tell is left out."""
+        """Take one reading of each GPU; what one of them does not say is left out."""
         for index, columns in enumerate(self.columns):
             at_ns = time.perf_counter_ns()
             try:

@@ -206,7 +206,7 @@ def speaks_of_a_taken_port(lines: Iterable[str]) -> bool:
 
 
 def listener(*ports: int) -> int | None:
-    """The process that listens on one of these ports; None where none does or the system does not tell."""
+    """The process that listens on one of these ports; None where none does or the system does not say."""
     import psutil
 
     with suppress(psutil.Error, OSError, RuntimeError):  # only an administrator may look

@@ -291,7 +291,7 @@ class Account(threading.Thread):
 
 
 def control_group(pid: int, processes: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> Path | None:
-    """The control group of a process, where it has one of its own; None where the system does not tell."""
+    """The control group of a process, where it has one of its own; None where the system does not say."""
     try:
         own, its = ((processes / name / "cgroup").read_text() for name in ("self", str(pid)))
     except OSError:

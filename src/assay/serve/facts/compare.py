@@ -128,7 +128,7 @@ class ReadSide:
         """Its results of one benchmark, or all of them, as one campaign.
 
         Args:
-            of_agents: machines are compared, so that which machine a job asked for does not tell jobs apart.
+            of_agents: machines are compared, so that the machine that a job asked for does not distinguish jobs.
         """
         jobs = [entry.result for entry in self.results if benchmark is None or entry.summary.benchmark == benchmark]
         if of_agents:

@@ -121,7 +121,7 @@ def test_a_pool_says_how_results_differ(stats) -> None:
     assert "only 2 results" in few.because[0]
     none = compare_results("m", olds, [stats(10.0, 10.1, 9.9)])
     assert none.answer == "cannot tell"
-    assert "more results would tell" in none.because[0]
+    assert "more results would decide it" in none.because[0]
 
 
 def test_a_metric_that_changed_its_meaning_is_not_compared(stats) -> None:

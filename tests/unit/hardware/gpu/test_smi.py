@@ -95,7 +95,7 @@ def test_a_driver_without_the_field_for_the_capability():
     answer = by_smi(nvidia_smi("gtx1080", None))
     (gpu,) = answer.gpus
     assert (gpu.capability, gpu.architecture, gpu.tensor_cores, gpu.precisions) == (None, None, None, ())
-    assert answer.remark == "this nvidia-smi does not tell the compute capability"
+    assert answer.remark == "this nvidia-smi does not report the compute capability"
     assert only("v100", None).architecture == "Volta"  # the driver's own word
 
 

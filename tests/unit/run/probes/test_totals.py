@@ -113,7 +113,7 @@ def test_a_board_that_tells_neither_is_absent_with_its_reason():
     columns.gauge("gpu:0", "gpu_util_pct", 0, 1.0)
     found, absent = energies(columns, (0, S), {})
     assert found == []
-    assert absent == {"energy:gpu:0": "the board has no energy counter, and does not tell its power"}
+    assert absent == {"energy:gpu:0": "the board has no energy counter, and does not report its power"}
 
 
 def test_processors_memory_and_the_whole_system_are_told_apart():

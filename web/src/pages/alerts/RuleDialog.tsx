@@ -24,7 +24,7 @@ export function RuleDialog({ form: before, isNew, onClose }: RuleDialogProps) {
           body: { benchmark: given.benchmark.trim() || '*', rule: ruleOf(given) },
         }),
       ),
-    done: (kept) => `The rule ${kept.name} is kept: ${kept.says}`,
+    done: (kept) => `The rule ${kept.name} was saved: ${kept.says}`,
     touches: ['alerts'],
     after: onClose,
   })

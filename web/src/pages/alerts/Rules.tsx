@@ -80,7 +80,7 @@ function RuleActions({ rule }: { rule: Rule }) {
         onConfirm={() => remove.mutate()}
         disabled={remove.isPending}
       >
-        <p>It sends no more notifications, and alerts that rest on it alone are resolved.</p>
+        <p>It sends no more notifications, and alerts that it alone opened are resolved.</p>
       </Confirm>
       {open && <RuleDialog form={formOf(rule)} isNew={false} onClose={() => setOpen(false)} />}
     </div>

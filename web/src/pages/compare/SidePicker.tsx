@@ -162,7 +162,7 @@ function Labels({ sides, toggle }: Picking) {
   return (
     <>
       <form onSubmit={add} className="filters">
-        <Field label="Label" hint="Stands for the newest results that bear it.">
+        <Field label="Label" hint="The newest results with this label.">
           {(id) => (
             <input
               id={id}

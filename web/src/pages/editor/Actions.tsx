@@ -13,7 +13,7 @@ export function Actions({ written, isWrong }: { written: Written; isWrong: boole
   const closed = run.isPending || save.isPending || schedule.isPending || isWrong || !rights.use
   return (
     <>
-      {!rights.use && <span className="quiet">Your token may look, not run.</span>}
+      {!rights.use && <span className="quiet">Your token can view, but not run.</span>}
       <button type="button" className="button" disabled={closed} onClick={() => setScheduling(true)}>
         Schedule…
       </button>

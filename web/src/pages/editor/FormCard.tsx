@@ -44,7 +44,7 @@ function NoForm({ plain, format }: { plain: Plain | null; format: Format }) {
   if (format === 'toml')
     return (
       <Empty title="There is no form for TOML">
-        <p>The file itself can be edited beside this.</p>
+        <p>Edit the file itself instead.</p>
       </Empty>
     )
   if (plain === null)
@@ -55,7 +55,7 @@ function NoForm({ plain, format }: { plain: Plain | null; format: Format }) {
     )
   return (
     <Empty title="There is no form for this target">
-      <p>Forms are there for a model file, an endpoint, a service and a command.</p>
+      <p>There are forms for a model file, an endpoint, a service and a command.</p>
     </Empty>
   )
 }

@@ -159,7 +159,7 @@ describe('a new benchmark', () => {
 
   it('lets a reader look', async () => {
     show({ 'GET /api/v1/session': { ...SESSION, role: 'reader' } })
-    expect(await screen.findByText('Your token may look, not run.')).toBeTruthy()
+    expect(await screen.findByText('Your token can view, but not run.')).toBeTruthy()
     expect(screen.getByRole<HTMLButtonElement>('button', { name: 'Run now' }).disabled).toBe(true)
   })
 

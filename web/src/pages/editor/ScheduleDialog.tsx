@@ -9,7 +9,7 @@ export interface When {
 
 const TIMES: readonly [string, string][] = [
   ['0 3 * * *', 'Every night at 3:00'],
-  ['0 3 * * mon-fri', 'Every night of the week at 3:00'],
+  ['0 3 * * mon-fri', 'Monday to Friday at 3:00'],
   ['0 3 * * sun', 'Every Sunday at 3:00'],
   ['@hourly', 'Every hour'],
 ]

@@ -87,7 +87,7 @@ export const CASES: readonly Case[] = [
         path: ['target', 'device'],
         kind: 'choice',
         options: ['cpu', 'cuda', 'tensorrt', 'directml', 'openvino', 'coreml', 'mps'],
-        hint: 'A run that ends elsewhere is failed, not reported.',
+        hint: 'A run that used another device fails.',
       },
       {
         label: 'Batch',

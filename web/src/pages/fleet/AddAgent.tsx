@@ -71,7 +71,7 @@ function AddressForm({ onDone }: { onDone: () => void }) {
           />
         )}
       </Field>
-      <Field label="Where it finds this server" hint="Left empty: as your browser reached it.">
+      <Field label="Where it finds this server" hint="If empty, the address that your browser uses.">
         {(id) => (
           <input
             id={id}

@@ -82,7 +82,7 @@ export function Queue({ agent }: { agent: Agent }) {
             <p className="quiet">
               {suited.length === 0
                 ? nothing(page.items.length, agent)
-                : 'Jobs that wait and that this agent can take; others may take them first.'}
+                : 'Waiting jobs that this agent can take; other agents may take them first.'}
             </p>
             <ul className="plain">
               {suited.map((one) => (
@@ -107,8 +107,8 @@ export function Queue({ agent }: { agent: Agent }) {
 function nothing(waiting: number, agent: Agent): string {
   if (waiting === 0) return 'No job waits.'
   return agent.draining
-    ? 'It drains, so nothing of the queue is for it.'
-    : 'Jobs wait, but none that this agent can take: each campaign says what is missing.'
+    ? 'It is draining and takes no more jobs from the queue.'
+    : 'Jobs are waiting, but none that this agent can take: each campaign says what is missing.'
 }
 
 /** The newest jobs that it held. */

@@ -36,7 +36,7 @@ export function FleetHardware({ agents, choices }: { agents: Agent[]; choices: C
   const test = choices.text('test', tests[0])
   if (tests.length === 0)
     return (
-      <Empty title="No machine of these has a hardware test yet.">
+      <Empty title="None of these machines has a hardware test yet.">
         <p>
           Run a benchmark with <code>target: {'{device: cpu}'}</code> on them: see “Measure the hardware” in the docs.
         </p>
@@ -67,7 +67,7 @@ export function FleetHardware({ agents, choices }: { agents: Agent[]; choices: C
 
 function TestBars({ test, known }: { test: string; known: Known[] }) {
   const first = known[0]?.figure
-  if (!first) return <Empty title={`No machine of these has measured ${test}.`} />
+  if (!first) return <Empty title={`None of these machines has measured ${test}.`} />
   const bars = known.map(({ agent, device, figure }) => ({
     name: device === 'cpu' ? agent : `${agent}, ${device}`,
     value: figure.value,

@@ -52,7 +52,7 @@ export interface Address {
 export function useAddAgent() {
   return useAct({
     ask: (body: Address) => ok(client.POST('/api/v1/agents/add', { body })),
-    done: (_, { url }) => `The agent at ${url} works for this server`,
+    done: (_, { url }) => `The agent at ${url} takes jobs from this server`,
     failed: 'The agent was not added',
     touches,
   })

@@ -46,7 +46,7 @@ function Turn({ turn, many, isChosen }: { turn: Output; many: boolean; isChosen:
         none={turn.error ?? (turn.outcome === 'ok' ? 'An empty answer.' : 'No answer came.')}
       />
       {turn.expected !== null && <Said who="Expected" text={turn.expected} none="Nothing." />}
-      {turn.cut && <p className="quiet">A text was cut here; the file outputs.jsonl.gz of the run has it whole.</p>}
+      {turn.cut && <p className="quiet">A text was cut here; outputs.jsonl.gz of the run has all of it.</p>}
       <Figures turn={turn} />
     </article>
   )

@@ -104,7 +104,7 @@ const FIGURES = [
 export function Watched({ runs }: { runs: Run[] }) {
   const seen = runs.flatMap((run) => (run.seen ? [{ run: run.run_id, seen: run.seen }] : []))
   const unseen = seen.flatMap(({ seen: one }) =>
-    Object.entries(one.absent ?? {}).map(([what, why]) => `Not seen: ${what}, because ${why}.`),
+    Object.entries(one.absent ?? {}).map(([what, why]) => `Not recorded: ${what} (${why}).`),
   )
   return (
     <Card title="Seen over the measured window">

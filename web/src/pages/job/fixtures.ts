@@ -76,7 +76,7 @@ export const RESULT = {
     { name: 'machine quiet', passed: false, detail: 'other programs used 18 % of the machine' },
     { name: 'turbo off or steady', passed: false, detail: 'turbo is on' },
     { name: 'enough samples', passed: true, detail: '600 samples' },
-    { name: 'clocks not throttled', passed: null, detail: 'the system does not tell' },
+    { name: 'clocks not throttled', passed: null, detail: 'the system does not report it' },
   ],
   gates: [
     { name: 'latency_ms.p99', passed: true, detail: '14.2 ms; at most 20 was asked for' },

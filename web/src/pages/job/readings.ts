@@ -68,6 +68,6 @@ export function sentencesOf(run: number, seen: Seen): string[] {
   const others = Object.entries(seen.foreign ?? {}).filter(([, who]) => who.length > 0)
   return [
     ...held.map(([device, why]) => `Run ${run + 1}: ${device} held its clocks down: ${why.join(', ')}.`),
-    ...others.map(([device, who]) => `Run ${run + 1}: on ${device} computed also ${who.join(', ')}.`),
+    ...others.map(([device, who]) => `Run ${run + 1}: ${who.join(', ')} also computed on ${device}.`),
   ]
 }

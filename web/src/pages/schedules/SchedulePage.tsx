@@ -68,7 +68,7 @@ function Facts({ schedule }: { schedule: Schedule }) {
       <dd>{jitter > 0 ? `up to ${duration(jitter)} later` : 'on time'}</dd>
       <dt>Server not running</dt>
       <dd>{words(MISSED, 'missed')}</dd>
-      <dt>Campaign before still runs</dt>
+      <dt>Previous campaign still running</dt>
       <dd>{words(OVERLAP, 'overlap')}</dd>
       <dt>Set by</dt>
       <dd>

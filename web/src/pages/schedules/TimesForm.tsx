@@ -29,7 +29,7 @@ export function TimesForm({ form, onChange }: TimesFormProps) {
         onChoose={(missed) => set({ missed })}
       />
       <FilterWord
-        label="When the campaign before still runs"
+        label="When the previous campaign is still running"
         value={form.overlap}
         words={OVERLAP}
         onChoose={(overlap) => set({ overlap })}

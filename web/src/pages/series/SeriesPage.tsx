@@ -31,7 +31,7 @@ export default function SeriesPage() {
     <Page
       title={title}
       crumbs={<Crumbs full={full.data} />}
-      lead="One metric of one benchmark on one kind of machine, over time: each dot is one result, its whisker how far it may be off."
+      lead="One metric of one benchmark on one kind of machine, over time: each dot is one result, its whisker the 95 % interval."
     >
       <Asked query={full} what="the series">
         {(found) => <Known full={found} />}

@@ -22,7 +22,7 @@ test('packages and settings go by their own names', () => {
   expect(found.map((one) => one.kind)).toEqual(['environment', 'method'])
 })
 
-test('a point that does not tell a thing changes nothing about it', () => {
+test('a point that leaves a thing out changes nothing about it', () => {
   expect(of({ driver: '550' }, {}, { driver: '550' })).toEqual([])
   expect(of({ driver: '550' }, {}, { driver: '560' }).map((one) => one.point.id)).toEqual([3])
 })

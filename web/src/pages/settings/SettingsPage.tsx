@@ -13,7 +13,7 @@ export default function SettingsPage() {
   return (
     <Page
       title="Settings"
-      lead="Who may use this server, how it tells people, what machines cost, and how this dashboard looks."
+      lead="Who may use this server, how it notifies people, what machines cost, and how this dashboard looks."
     >
       <Tabs
         label="Settings"

@@ -37,7 +37,7 @@ export const useRevokeToken = () =>
     ({ id }: { id: string; name: string }) =>
       ok(client.DELETE('/api/v1/tokens/{token}', { params: { path: { token: id } } })),
     'The token was not revoked',
-    ({ name }) => `The token ${name} works no more`,
+    ({ name }) => `The token ${name} no longer works`,
   )
 
 export const useTestChannel = () =>
@@ -60,7 +60,7 @@ export const useSetPrice = () =>
     ({ machine, ...body }: PriceWish) =>
       ok(client.PUT('/api/v1/prices/{machine}', { params: { path: { machine } }, body })),
     'The price was not kept',
-    ({ machine }) => `The price of ${machine} is kept`,
+    ({ machine }) => `The price of ${machine} was saved`,
   )
 
 export const useRemovePrice = () =>

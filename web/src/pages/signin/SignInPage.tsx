@@ -4,7 +4,7 @@ import { signIn, useToken } from '@/app/session'
 import { Field } from '@/parts/Field'
 import './signin.css'
 
-const REFUSED = 'The server does not know this token: it may be mistyped, revoked or past its end.'
+const REFUSED = 'The server does not know this token: it may be mistyped, revoked or expired.'
 
 /** Asks for a token where the server wants one. */
 export function SignInPage() {

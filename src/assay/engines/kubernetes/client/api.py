@@ -277,7 +277,7 @@ def refusal(answer: Answer, address: str, about: str) -> MeasureError:
     """Why the server did not do what was asked, by what helps."""
     document = _json(answer.content)
     said = str(
-        document.get("message") or answer.content[:300].decode("utf-8", "replace").strip() or "it does not tell why"
+        document.get("message") or answer.content[:300].decode("utf-8", "replace").strip() or "it does not say why"
     )
     if answer.status == HTTPStatus.UNAUTHORIZED:
         remedy = "log in to the cluster again; `kubectl auth whoami` tells whether it worked"

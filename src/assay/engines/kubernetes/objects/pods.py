@@ -64,7 +64,7 @@ class Unplaced:
     """How many nodes were refused → why; None where it counts none."""
     outlook: Outlook
     """`busy`: another measuring pod is in the way, which will end. `lasting`: nothing but a change helps.
-    `unsure`: nodes are full, or none will ever do; the scheduler does not tell which."""
+    `unsure`: nodes are full, or none will ever do; the scheduler does not say which."""
     try_: str
 
 

@@ -143,7 +143,7 @@ class ClientCost:
     """How long it was busy before it looked at the network again: 99 of 100 turns of its loop were shorter."""
     lag_max_ms: float
     waited_s: float | None = None
-    """How long it was ready to run and got no processor; None where the system does not tell."""
+    """How long it was ready to run and got no processor; None where the system does not say."""
     resent: int = 0
     """Requests that met a connection which the server had just closed, and were sent again; their time counts from when
     they were due."""

@@ -126,7 +126,7 @@ class GpuSampler:
         return taken
 
     def throttled(self, columns: ReadingColumns, window: Window) -> dict[str, tuple[str, ...]]:
-        """Board → reasons seen in a window for which it held its clocks down; boards that do not tell are left out."""
+        """Board → reasons seen in a window for which it held its clocks down; boards that do not say are left out."""
         throttling: dict[str, tuple[str, ...]] = {}
         for source, column in columns.named("throttle_bits"):
             seen = {
@@ -193,7 +193,7 @@ class GpuSampler:
                 pids = [pid for pid, _ in self._reader.processes(index)]
             except Exception as failure:  # not every driver tells
                 self._untold.add(index)
-                self.absent[f"gpu:{index}.processes"] = f"the driver does not tell: {failure}"
+                self.absent[f"gpu:{index}.processes"] = f"the driver does not report them: {failure}"
                 continue
             for pid in pids:
                 seen = self.sightings.get((index, pid))

@@ -19,7 +19,7 @@ class PsutilMachine:
 
     def __init__(self) -> None:
         self.absent = {
-            "machine.cpu_mhz": "this system does not tell the clock of now",
+            "machine.cpu_mhz": "this system does not report the current clock",
             "machine.temperature_c": "this system tells no temperature without further tools",
             "cpu throttling": "this system keeps no count of it",
         }
@@ -51,7 +51,7 @@ class PsutilTree:
     """Processes of a job: a process, those beside it and all their descendants."""
 
     def __init__(self, pids: Collection[int]) -> None:
-        self.absent = {"job.disk": "this system does not tell it of processes"}
+        self.absent = {"job.disk": "this system does not report it for processes"}
         self.pids: set[int] = set()
         self._known: dict[int, psutil.Process] = {}
         self._spent_s: dict[int, float] = {}

@@ -372,7 +372,7 @@ def _count_inputs(reader: _Reader, items: Sequence[Item]) -> None:
     if counter.source == UNKNOWN or not reader.api.counts_input or not items or not len(recording):
         return
     which = recording.session % len(items)
-    # Later turns hold the server's answers too, which the item alone does not tell.
+    # Later turns hold the server's answers too, which the item alone does not say.
     first = (recording.turn == 0) & (reader.outcome == _OK)
     lacking = first & (reader.input_source == UNKNOWN)
     used = np.unique(which[lacking])

@@ -97,7 +97,7 @@ class Chroma(RestCollection):
             raise ValueError(f"not an answer to a query: {problem}") from None
 
     def index_mb(self) -> str:
-        return "Chroma does not tell the memory of an index; the memory of its process is under probes"
+        return "Chroma does not report the memory of an index; the memory of its process is under probes"
 
     def facts(self) -> dict[str, JsonValue]:
         return {**self._facts, "index_finished_by": self._caught_up}

@@ -140,7 +140,7 @@ class Milvus(RestCollection):
             raise ValueError(f"not an answer to a search: {problem}") from None
 
     def index_mb(self) -> str:
-        return "Milvus does not tell the memory of one index; the memory of its process is under probes"
+        return "Milvus does not report the memory of one index; the memory of its process is under probes"
 
     def facts(self) -> dict[str, JsonValue]:
         return self._facts

@@ -106,7 +106,7 @@ class Qdrant(RestCollection):
             raise ValueError(f"not an answer to a query: {problem}") from None
 
     def index_mb(self) -> str:
-        return "Qdrant does not tell the memory of one collection; the memory of its process is under probes"
+        return "Qdrant does not report the memory of one collection; the memory of its process is under probes"
 
     def facts(self) -> dict[str, JsonValue]:
         config = self._info.get("config", {})
