@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from assay.analyse.records import MultiRunJobResult
+from assay.analyse.text import count
 from assay.errors import AssayError
 from assay.report.wording import (
     failed,
@@ -337,7 +338,7 @@ def run_sentence(result: SingleRunResult) -> str:
     if result.error:
         return failure_sentence(result.error)
     samples = max(result.sample_counts.values(), default=0)
-    suffix = f", {samples:,} samples" if samples else ""
+    suffix = f", {count(samples, 'sample')}" if samples else ""
     return f"ok in {show_seconds(result.duration_seconds)}{suffix}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import signal
@@ -96,8 +97,9 @@ def _listen(host: str, port: int) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)
     except OSError as problem:
+        taken = problem.errno == errno.EADDRINUSE
         raise UsageError(
-            f"cannot listen: {problem.strerror or problem}",
+            "another program uses this port" if taken else f"cannot listen: {problem.strerror or problem}",
             code="address",
             at=f"{host}:{port}",
             try_="choose another --port, or 0 for a free one",

@@ -283,7 +283,7 @@ def test_a_declared_metric_that_is_never_printed_is_named_and_gives_exit_code_1(
     assert "duration_s" not in rows
     assert all(rows[name].endswith("invalid") for name in ("speed", "loss"))
     (said,) = [line for line in shown.splitlines() if "declared metrics reported" in line]
-    assert "speed has a value in 0 of 1 run: its pattern matched nothing in 1 lines of output" in said
+    assert "speed has a value in 0 of 1 run: its pattern matched nothing in 1 line of output" in said
     assert "loss has a value in 0 of 1 run: the command never emitted it" in said
 
 

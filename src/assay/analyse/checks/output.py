@@ -157,7 +157,7 @@ def declared_reported(evidence: CheckEvidence) -> Finding:
         name: next((run.absent[name] for run in evidence.good if name in run.absent), unknown) for name in missing
     }
     summary = "; ".join(f"{name} has a value in 0 of {_runs(evidence)}: {why}" for name, why in reasons.items())
-    return False, f"{summary}; check target.metrics against what the program prints or emits"
+    return False, summary
 
 
 def declared_in_every_run(evidence: CheckEvidence) -> Finding:

@@ -216,7 +216,7 @@ def _absent(target: CommandTarget, samples: tuple[SampleSet, ...], reported: _Re
         elif metric.service is not None:
             reasons[metric.name] = f"its pattern matched nothing that the service {metric.service} wrote"
         else:
-            reasons[metric.name] = f"its pattern matched nothing in {lines} lines of output"
+            reasons[metric.name] = f"its pattern matched nothing in {lines:,} line{'' if lines == 1 else 's'} of output"
     return reasons
 
 
