@@ -32,11 +32,7 @@ _SKIPPED = (".git", ".cache", "__pycache__", "node_modules")
 
 
 def find_models(folders: Iterable[Path]) -> list[JsonValue]:
-    """Every model in some folders and below them: format, size, and what its header tells.
-
-    Raises:
-        UsageError: for a folder that is none.
-    """
+    """Every model in some folders and below them: format, size, and what its header tells."""
     entries: list[JsonValue] = []
     for folder in folders:
         if not folder.is_dir():

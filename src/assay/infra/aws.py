@@ -35,12 +35,7 @@ class AwsRecord:
 
 
 def create(wish: InfraOptions, tell: Tell) -> Status:
-    """Show what would be made, and make it if that was asked for.
-
-    Raises:
-        UsageError: if Terraform or a file is missing.
-        MeasureError: if Terraform fails, with its own words.
-    """
+    """Show what would be made, and make it if that was asked for."""
     _program()
     folder, existing = find_system("aws", wish.name, RECORD, AwsRecord)
     made = make_folder(folder)
@@ -87,10 +82,6 @@ def destroy(name: str, tell: Tell, *, keep_data: bool, yes: bool) -> None:
 
     Args:
         keep_data: refused; the bucket alone cannot be left by Terraform.
-
-    Raises:
-        UsageError: if it cannot be done as asked.
-        MeasureError: if Terraform fails.
     """
     folder, record = find_system("aws", name, RECORD, AwsRecord)
     if record is None:

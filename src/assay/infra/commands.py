@@ -16,11 +16,7 @@ _LINES = 12
 
 
 def deploy_folder() -> Path:
-    """The folder of images, charts and plans: beside the package's own code, or in the tree that it comes from.
-
-    Raises:
-        UsageError: if it is in neither.
-    """
+    """The folder of images, charts and plans: beside the package's own code, or in the tree that it comes from."""
     own = Path(assay.__file__).resolve().parent
     for folder in (own / "deploy", own.parents[1] / "deploy"):
         if (folder / "docker-compose.yml").is_file():
@@ -34,11 +30,7 @@ def deploy_folder() -> Path:
 
 
 def find(name: str, needed_for: str, try_: str) -> str:
-    """A program that is not part of assay.
-
-    Raises:
-        UsageError: if it is not here.
-    """
+    """A program that is not part of assay."""
     program = shutil.which(name)
     if program is None:
         raise UsageError(f"{needed_for} needs the program {name!r}, which is not here", code=f"no-{name}", try_=try_)
@@ -48,11 +40,7 @@ def find(name: str, needed_for: str, try_: str) -> str:
 def call(
     words: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None, code: str = "outside"
 ) -> str:
-    """Call a program and return what it said.
-
-    Raises:
-        MeasureError: if it fails, with its last lines.
-    """
+    """Call a program and return what it said."""
     done = _run(words, cwd, env)
     if done.returncode:
         raise _failed(words, f"ended with code {done.returncode}", done.stderr or done.stdout, code)
@@ -67,11 +55,7 @@ def succeeds(words: Sequence[str]) -> bool:
 
 
 def show(words: Sequence[str], *, cwd: Path | None = None, code: str = "outside") -> None:
-    """Call a program whose words a person is to read as they come.
-
-    Raises:
-        MeasureError: if it fails.
-    """
+    """Call a program whose words a person is to read as they come."""
     done = _run(words, cwd, captured=False, code=code)
     if done.returncode:
         raise _failed(words, f"ended with code {done.returncode}", "see above", code)

@@ -109,11 +109,7 @@ def status(name: str) -> Status:
 
 
 def destroy(name: str, tell: Tell, *, keep_data: bool) -> None:
-    """Remove the containers of a system, and its volumes, images and folder unless the data are kept.
-
-    Raises:
-        MeasureError: if something stays.
-    """
+    """Remove the containers of a system, and its volumes, images and folder unless the data are kept."""
     folder, record = find_system("local", name, RECORD, ComposeRecord)
     if record is None:
         return
@@ -130,11 +126,7 @@ def destroy(name: str, tell: Tell, *, keep_data: bool) -> None:
 
 
 def compose_command(runtime: str) -> tuple[str, ...]:
-    """The words that call Compose with a container runtime.
-
-    Raises:
-        UsageError: if there is none.
-    """
+    """The words that call Compose with a container runtime."""
     for words in _COMMANDS[runtime]:
         # The secrets reach it by a file, which the first releases of podman-compose could not be given.
         if succeeds([*words, "--env-file", os.devnull, "version"]):
@@ -184,11 +176,7 @@ def _refuse_no_tree() -> None:
 
 
 def _sweep(record: ComposeRecord, *, keep_data: bool) -> None:
-    """Remove what Compose left: a container that starts again by itself is not always gone when it says so.
-
-    Raises:
-        MeasureError: if something stays.
-    """
+    """Remove what Compose left: a container that starts again by itself is not always gone when it says so."""
     kinds = {"container": ("rm", "--force", "--volumes"), "network": ("rm",)}
     for kind, words in {**kinds, **({} if keep_data else {"volume": ("rm",)})}.items():
         for resource in _of_project(record, kind):

@@ -85,11 +85,7 @@ def status(name: str) -> Status:
 
 
 def destroy(name: str, tell: Tell, *, keep_data: bool) -> None:
-    """Remove a release and, unless the data are kept, its volumes, its secrets and the namespace made for it.
-
-    Raises:
-        MeasureError: if the cluster refuses.
-    """
+    """Remove a release and, unless the data are kept, its volumes, its secrets and the namespace made for it."""
     folder, record = find_system("kubernetes", name, RECORD, HelmRecord)
     if record is None:
         return
@@ -162,11 +158,7 @@ def _current_context() -> str | None:
 
 
 def _refuse_unreachable(context: str | None) -> None:
-    """Raise where no cluster answers: a record of nothing could not be removed again.
-
-    Raises:
-        UsageError: with what kubectl said.
-    """
+    """Raise where no cluster answers: a record of nothing could not be removed again."""
     try:
         call([*_kubectl(context), "version", "--request-timeout=10s"])
     except MeasureError as problem:

@@ -83,12 +83,7 @@ def bring_up(folder: Path, tag: str, within_s: float, tell: Tell) -> None:
 
 
 def stop(folder: Path, tag: str, tell: Tell) -> None:
-    """End every process of a system: its supervisor ends them in good order; without one they are ended here.
-
-    Raises:
-        UsageError: if it belongs to another user.
-        MeasureError: if a process does not end.
-    """
+    """End every process of a system: its supervisor ends them in good order; without one they are ended here."""
     notes = kept(folder, STATUS, Notes)
     if notes is not None and supervisor_runs(folder) and is_alive(notes.pid, notes.started):
         tell("ending all parts; a running job may take some seconds to be given back")

@@ -48,12 +48,7 @@ def status(provider: str, name: str) -> Status:
 
 
 def destroy(provider: str, name: str, tell: Tell, *, keep_data: bool, yes: bool) -> None:
-    """Take a system down.
-
-    Raises:
-        UsageError: if that cannot be done as asked.
-        MeasureError: if something stays.
-    """
+    """Take a system down."""
     module = _module(provider, contained=is_there(name, "compose"))
     module.destroy(name, tell, keep_data=keep_data, **({"yes": yes} if provider == "aws" else {}))
 
@@ -64,11 +59,7 @@ def _module(provider: str, *, contained: bool) -> ModuleType:
 
 
 def refuse_meaningless(options: InfraOptions, where: str) -> None:
-    """Raise if something is asked for that has no meaning there.
-
-    Raises:
-        UsageError: with the option.
-    """
+    """Raise if something is asked for that has no meaning there."""
     said, unsaid = asdict(options), asdict(InfraOptions())
     for name in said:
         if name not in (*_MEANING[where], *_EVERYWHERE) and said[name] != unsaid[name]:

@@ -106,11 +106,7 @@ def base_folder() -> Path:
 
 
 def folder_of(provider: Provider, name: str) -> Path:
-    """The folder of one system; it need not be there.
-
-    Raises:
-        UsageError: if the name is none.
-    """
+    """The folder of one system; it need not be there."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} is not a valid name for a system",
@@ -142,11 +138,7 @@ def is_root() -> bool:
 
 
 def make_folder(folder: Path, mode: int = 0o700) -> tuple[str, ...]:
-    """Make a folder and those above it; return the ones above that were not there, the lowest first.
-
-    Raises:
-        UsageError: if it cannot be made.
-    """
+    """Make a folder and those above it; return the ones above that were not there, the lowest first."""
     missing = [parent for parent in folder.parents if not parent.exists()]
     try:
         for parent in reversed(missing):
@@ -192,11 +184,7 @@ def keep(folder: Path, name: str, record: object) -> None:
 
 
 def kept(folder: Path, name: str, record: type[T]) -> T | None:
-    """A record of a system; None where there is none.
-
-    Raises:
-        UsageError: if it cannot be read.
-    """
+    """A record of a system; None where there is none."""
     path = folder / name
     try:
         return from_json(record, path.read_bytes(), source=str(path))

@@ -140,9 +140,6 @@ def watched_node(
 
     Args:
         labels: what belongs to every series: `campaign`, and `job` or `group` where it is of one alone.
-
-    Raises:
-        MeasureError: if the exporter cannot be started.
     """
     labels = {"node": node_name(), **labels}
     relay = scratch / "relay"

@@ -30,11 +30,7 @@ _NOISE = "(go|promhttp|process_virtual)_.*|node_scrape_collector_.*"
 
 
 def find_program(settings: Monitoring, environ: Mapping[str, str] | None = None) -> str | None:
-    """The program that is to be started; None where an image is.
-
-    Raises:
-        MeasureError: if there is neither.
-    """
+    """The program that is to be started; None where an image is."""
     if settings.image is not None:
         return None
     env = os.environ if environ is None else environ
@@ -73,9 +69,6 @@ def prometheus_service(settings: Monitoring, folder: Path, discovery: Path) -> S
 
     Args:
         folder: for its configuration and data; on a disk of this machine, since its storage needs one.
-
-    Raises:
-        MeasureError: if there is nothing to start.
     """
     from assay.spec.benchmark import Ready, Service
 
@@ -194,11 +187,7 @@ def export(
     settings: Monitoring,
     kinds: Mapping[str, str],
 ) -> Metrics:
-    """Everything that was scraped of some labels in a stretch of time.
-
-    Raises:
-        MeasureError: if Prometheus does not answer.
-    """
+    """Everything that was scraped of some labels in a stretch of time."""
     wanted = selector(labels, settings.keep)
     parts = [
         _metrics(api.raw(wanted, high - low + 1, high), low, high, settings.interval, kinds)
@@ -257,9 +246,6 @@ class Tunnel:
 
         A server that answers on the loopback address alone is reached from its own node; any other one also from the
         login node, where users may not log in to compute nodes.
-
-        Raises:
-            UsageError: if a name is none.
         """
         for name in (self.login, self.node):
             if not _HOST.match(name) or name.startswith("-"):

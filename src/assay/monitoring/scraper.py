@@ -41,11 +41,7 @@ class RunningPrometheus:
         self._thread.join(timeout=5.0)
 
     def export(self, labels: Mapping[str, str], begin_s: float, end_s: float) -> Metrics:
-        """What was scraped in a stretch of time.
-
-        Raises:
-            MeasureError: if Prometheus does not answer.
-        """
+        """What was scraped in a stretch of time."""
         return export(self.api, labels, begin_s, end_s, self.settings, self.kinds)
 
     def _follow(self) -> None:
@@ -73,11 +69,7 @@ def scraped(api: PrometheusApi) -> set[str]:
 def scraping(
     settings: Monitoring, discovery: Path, scratch: Path, tell: Callable[[str], None] | None = None
 ) -> Iterator[RunningPrometheus]:
-    """Start Prometheus, and end it with the body.
-
-    Raises:
-        MeasureError: if it is not there, or does not get ready.
-    """
+    """Start Prometheus, and end it with the body."""
     from assay.run.services import held
 
     for folder in (discovery, discovery / LIVES, scratch):
@@ -123,11 +115,7 @@ def write_order(metrics: Path, order: MonitorOrder) -> None:
 
 
 def read_order(metrics: Path) -> MonitorOrder | None:
-    """What the monitor is to do; None where the campaign is not monitored.
-
-    Raises:
-        UsageError: if it is no such document.
-    """
+    """What the monitor is to do; None where the campaign is not monitored."""
     try:
         return from_json(MonitorOrder, (metrics / ORDER).read_bytes(), source=str(metrics / ORDER))
     except FileNotFoundError:
@@ -154,9 +142,6 @@ def hold(
 
     Returns:
         Everything that was scraped; None where nothing was.
-
-    Raises:
-        MeasureError: if Prometheus cannot be started.
     """
     begin_s = time.time()
     with scraping(order.settings, discovery, scratch) as prometheus:
@@ -190,11 +175,7 @@ def _write_part(prometheus: RunningPrometheus, order: MonitorOrder, metrics: Pat
 
 
 def read_parts(metrics: Path) -> Metrics | None:
-    """What a monitor wrote so far: all of it, or the parts of one that was killed; None where there is nothing.
-
-    Raises:
-        StoreError: if a file is damaged.
-    """
+    """What a monitor wrote so far: all of it, or the parts of one that was killed; None where there is nothing."""
     whole = metrics / FILE
     paths = [whole] if whole.is_file() else sorted(metrics.glob(_PARTS))
     try:

@@ -55,11 +55,7 @@ class ServedEndpoint:
 
 
 def served_target(order: Order) -> ServedTarget:
-    """The target of an order that is reached over a network.
-
-    Raises:
-        MeasureError: if it is of another kind.
-    """
+    """The target of an order that is reached over a network."""
     target = order.job.definition.target
     if not isinstance(target, ServiceTarget | EndpointTarget):
         raise MeasureError(
@@ -200,9 +196,6 @@ def warm(target: Served, base_url: str, within_s: float, *, unless: Callable[[],
 
     Args:
         unless: asked before every try; raises to end it.
-
-    Raises:
-        MeasureError: if it did not answer in time.
     """
     load_request = _request(target)
     if isinstance(load_request, str):

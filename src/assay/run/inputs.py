@@ -49,9 +49,6 @@ def files_of(definition: Definition, base: Path) -> Files:
     """Text in the definition that names a file → the file, then those that lie beside it and belong to it.
 
     A file that is not there is left out; measuring it will say so.
-
-    Raises:
-        MeasureError: if a model names a file outside its own folder.
     """
     names = [entry.file for entry in definition.workload.inputs.values() if entry.file]
     files: Files = {name: (part,) for name in names if (part := _part(_below(base, name))) is not None}
@@ -126,11 +123,7 @@ def _data_files(name: str, base: Path) -> Files:
 
 
 def _code_files(name: str, base: Path) -> Files:
-    """The code of a command, packed into one file.
-
-    Raises:
-        MeasureError: if it is there and cannot be packed.
-    """
+    """The code of a command, packed into one file."""
     path = _below(base, name)
     if not path.exists():
         return {}
@@ -172,9 +165,6 @@ def refuse_inputs(loaded: Loaded, plan: Plan) -> None:
     """Refuse a benchmark whose files are missing or of another shape than their task reads.
 
     On a cluster an absolute path may exist on the nodes alone, so such a path is left to the run.
-
-    Raises:
-        SpecError: with every problem, at its line.
     """
     clustered = loaded.benchmark.place.on_cluster
     problems: list[Problem] = []

@@ -67,11 +67,7 @@ class UrlPolicy:
 
     @classmethod
     def parse(cls, text: str) -> UrlPolicy:
-        """Read a policy such as `public`, `public,loopback` or `any`.
-
-        Raises:
-            UsageError: for a word that is none of these, or no word at all.
-        """
+        """Read a policy such as `public`, `public,loopback` or `any`."""
         words = [word.strip().lower() for word in text.split(",")]
         if unknown := [word for word in words if word not in _WORDS]:
             raise UsageError(
@@ -124,11 +120,7 @@ class UrlPolicy:
 
 
 def check(policy: UrlPolicy, host: str, addresses: Sequence[str], at: str = "target.model") -> None:
-    """Refuse a host of which one address may not be connected to.
-
-    Raises:
-        MeasureError: with the address and the rule that it breaks.
-    """
+    """Refuse a host of which one address may not be connected to."""
     if not policy.anything and host.rstrip(".").lower() in _METADATA_NAMES:
         raise _refused(host, "", "a name of cloud metadata", at)
     for address in addresses:

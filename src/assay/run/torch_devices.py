@@ -119,11 +119,7 @@ def library() -> Any:  # noqa: ANN401  (a module)
 
 
 def place(device: str) -> TorchPlacement:
-    """Decide where PyTorch must run.
-
-    Raises:
-        MeasureError: when this machine's PyTorch cannot run there.
-    """
+    """Decide where PyTorch must run."""
     torch = library()
     kind, index = split_index(device)
     if kind not in DEVICES:

@@ -43,11 +43,7 @@ _LOOK_AGAIN_S = 0.005
 
 
 def mode_from(option: str | None, environment: Mapping[str, str] | None = None) -> Mode:
-    """What to do about a device that is held: the option, else ASSAY_LOCK, else wait.
-
-    Raises:
-        UsageError: for a word that is none of these.
-    """
+    """What to do about a device that is held: the option, else ASSAY_LOCK, else wait."""
     word = option or (os.environ if environment is None else environment).get(VARIABLE) or "wait"
     if word not in get_args(Mode):
         raise UsageError(

@@ -39,11 +39,7 @@ _HOMEBREW = {"postgresql": "postgresql@17", "redis": "redis", "prometheus": "pro
 def find_programs(
     parts: Iterable[str], unpacked: Path, environ: Mapping[str, str] | None = None, root: Path = Path("/")
 ) -> dict[str, str]:
-    """The program of each part that is here; parts without one are left out.
-
-    Raises:
-        UsageError: if a variable names a program that is not there.
-    """
+    """The program of each part that is here; parts without one are left out."""
     env = os.environ if environ is None else environ
     programs = {}
     for part in parts:
@@ -109,11 +105,7 @@ def can_fetch() -> bool:
 
 
 def fetch(parts: Sequence[str], unpacked: Path, tell: Tell) -> None:
-    """Unpack what some parts need.
-
-    Raises:
-        MeasureError: if the packages are not available.
-    """
+    """Unpack what some parts need."""
     scratch = unpacked.with_name("apt")
     archives = scratch / "cache/archives"
     for folder in (scratch / "lists/partial", archives / "partial", unpacked):
@@ -194,11 +186,7 @@ def as_account(name: str | None) -> dict[str, Any]:
 
 
 def set_up(folder: Path, record: LocalRecord, keys: Keys) -> None:
-    """Make everything that the parts of a system need; what is there stays as it is, settings are rewritten.
-
-    Raises:
-        MeasureError: if PostgreSQL cannot make its folder.
-    """
+    """Make everything that the parts of a system need; what is there stays as it is, settings are rewritten."""
     for name in ("logs", "tmp", "store", "agent", "cache"):
         (folder / name).mkdir(mode=0o700, exist_ok=True)
     for part in STORES:
@@ -218,11 +206,7 @@ def set_up(folder: Path, record: LocalRecord, keys: Keys) -> None:
 
 
 def give_memory_back(folder: Path, record: LocalRecord) -> None:
-    """Have PostgreSQL remove the memory that it shared, where it was killed and could not; it must not run.
-
-    Raises:
-        MeasureError: if it cannot.
-    """
+    """Have PostgreSQL remove the memory that it shared, where it was killed and could not; it must not run."""
     data = folder / "postgresql" / _DATA
     if record.has("postgresql") and (data / "postmaster.pid").exists():
         _run(folder, record, [record.programs["postgresql"], "--single", "-D", str(data), "postgres"])
@@ -326,10 +310,6 @@ def programs_for(
 
     Args:
         known: those of before; a newer PostgreSQL could not read the data of an older one.
-
-    Raises:
-        UsageError: if one is missing, with all that are.
-        MeasureError: if one cannot be fetched.
     """
     old = {part: path for part, path in (known or {}).items() if part in stores and os.access(path, os.X_OK)}
     programs = {**find_programs(stores, unpacked), **old}
@@ -358,11 +338,7 @@ def ports_for(stores: Sequence[str], host: str, wanted: int | None) -> dict[str,
 
 
 def server_port(wanted: int | None, host: str) -> int:
-    """The port that was asked for, else the usual one, else a free one.
-
-    Raises:
-        UsageError: if the one that was asked for is taken.
-    """
+    """The port that was asked for, else the usual one, else a free one."""
     if not wanted:
         return _usual_or_free("server", host, set())
     if _is_taken(wanted, host):
@@ -376,11 +352,7 @@ def server_port(wanted: int | None, host: str) -> int:
 
 
 def ports_again(known: Mapping[str, int], host: str, wanted: int | None, tell: Tell) -> dict[str, int]:
-    """The ports of before; a new one for each that another process has taken since.
-
-    Raises:
-        UsageError: if the server's port was asked for, and is taken.
-    """
+    """The ports of before; a new one for each that another process has taken since."""
     ports = {**known, **({"server": server_port(wanted, host)} if wanted else {})}
     for part, port in ports.items():
         at = host if part == "server" else HERE

@@ -36,9 +36,6 @@ def placed(definition: Definition, had: Mapping[str, Iterable[FetchedFile]], fol
 
     Args:
         had: for whom it was fetched, as `spec.paths.fetches` names them → what is here.
-
-    Raises:
-        MeasureError: if two files want the same place.
     """
     target = definition.target
     if isinstance(target, CommandTarget) and "target" in had:
@@ -51,11 +48,7 @@ def placed(definition: Definition, had: Mapping[str, Iterable[FetchedFile]], fol
 
 
 def service_placed(service: Service, had: Iterable[FetchedFile], folder: Path) -> Service:
-    """A service that finds what was fetched for it.
-
-    Raises:
-        MeasureError: if two files want the same place.
-    """
+    """A service that finds what was fetched for it."""
     boxed = service.image is not None and service.container != "none"
     return _given(service, tuple(had), folder, boxed=boxed)
 

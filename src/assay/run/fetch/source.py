@@ -183,9 +183,6 @@ def from_bucket(wanted: Fetch, folder: Path, on_progress: Progress | None = None
 
     Yields:
         The URL of an object, its name below the prefix, and the file.
-
-    Raises:
-        MeasureError: if it cannot be had.
     """
     bucket, _, key = resolve_secrets(wanted.src)[len("s3://") :].partition("/")
     store = _opened(bucket)

@@ -158,9 +158,6 @@ def from_hub(target: ModelTarget, base: Path, on_progress: Progress | None) -> t
     A copy in the local cache is used without asking the network. Without one the model is fetched, as its name
     under `target.model` asks for; HF_HUB_OFFLINE=1 forbids it. Mirror, token and cache are those of the user's
     environment (HF_ENDPOINT, HF_TOKEN, HF_HOME).
-
-    Raises:
-        MeasureError: when it is neither here nor can be fetched.
     """
     hub, asked = _library(target.model, base), _snapshot(target)
     try:

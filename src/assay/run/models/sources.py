@@ -293,11 +293,7 @@ def _described(path: Path, source: str, expected: str | None, note: str = "") ->
 
 
 def existing(name: str, base: Path) -> Path:
-    """The file that a path names.
-
-    Raises:
-        MeasureError: if there is none, with what may have been meant.
-    """
+    """The file that a path names."""
     path = Path(name).expanduser()
     path = path if path.is_absolute() else base / path
     if path.is_file():

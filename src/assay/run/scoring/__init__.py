@@ -52,9 +52,6 @@ def score(outputs: Sequence[Output], scorers: Sequence[str]) -> dict[str, NDArra
 
     Returns:
         Metric → one value per output, NaN where there is none.
-
-    Raises:
-        MeasureError: if a scorer is not there, cannot be loaded or fails.
     """
     answered = np.array([output.answered for output in outputs], dtype=np.bool_)
     judged = [output for output in outputs if output.answered]
@@ -114,11 +111,7 @@ def scorer_names() -> list[str]:
 
 
 def find_scorer(name: str) -> Scorer:
-    """Load a scorer by name: one of ours, or one that an installed package registers.
-
-    Raises:
-        MeasureError: if there is none, or it cannot be loaded.
-    """
+    """Load a scorer by name: one of ours, or one that an installed package registers."""
     if name in _OURS:
         return _OURS[name]
     entry = _entry(name)
@@ -217,9 +210,6 @@ def rouge(outputs: Sequence[Output]) -> Mapping[str, Sequence[float]]:
     is the library's own rule, and the reason why texts in other scripts have no ROUGE here rather than a zero.
     ROUGE-Lsum compares sentence by sentence; the sentences are split here (see `sentences`), since the library would
     need data of NLTK that has to be downloaded.
-
-    Raises:
-        MeasureError: if the library is not installed.
     """
     scorer = _scorer()
     cache: dict[tuple[str, str], tuple[float, ...]] = {}  # greedy answers repeat

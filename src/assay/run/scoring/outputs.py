@@ -72,11 +72,7 @@ def write_outputs(path: Path, outputs: Iterable[Output]) -> int:
 
 
 def read_outputs(path: Path) -> Iterator[Output]:
-    """Read answers back, one at a time.
-
-    Raises:
-        MeasureError: if the file is no such file, with the line.
-    """
+    """Read answers back, one at a time."""
     number = 0
     try:
         with gzip.open(path, "rb") as file:

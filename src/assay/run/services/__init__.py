@@ -92,11 +92,7 @@ def exit_of(running: RunningService) -> ServiceExit | None:
 
 
 def refuse_ended(services: Iterable[RunningService]) -> None:
-    """Raise if one of these services has ended by itself.
-
-    Raises:
-        MeasureError: which, how, and the last lines that it wrote.
-    """
+    """Raise if one of these services has ended by itself."""
     for service in services:
         if (ending := exit_of(service)) is not None:
             after_s = (ending.at_ns - service.started_ns) / 1e9

@@ -136,11 +136,7 @@ class LaunchContext:
 
 
 def start(wanted: ServiceSpec, others: Mapping[str, ServiceAddress], setting: LaunchContext) -> RunningService:
-    """Start a service and wait until it is ready; a chosen port that was taken meanwhile is replaced.
-
-    Raises:
-        MeasureError: why it did not get ready.
-    """
+    """Start a service and wait until it is ready; a chosen port that was taken meanwhile is replaced."""
     refuse_meaningless(wanted)
     tried = {address.port for address in others.values()}
     for attempt in range(TRIES):

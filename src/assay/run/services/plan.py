@@ -83,11 +83,7 @@ def words(command: str | tuple[str, ...] | None, at: str) -> tuple[str, ...] | N
 
 
 def refuse_meaningless(wanted: ServiceSpec) -> None:
-    """Raise if a service says nothing to start, or has keys that would do nothing.
-
-    Raises:
-        MeasureError: what is missing or too much.
-    """
+    """Raise if a service says nothing to start, or has keys that would do nothing."""
 
     def refuse(message: str, try_: str) -> None:
         raise MeasureError(message, code="service-command", at=wanted.at, try_=try_)
@@ -124,11 +120,7 @@ def environment(wanted: ServiceSpec, ports: Ports) -> dict[str, str]:
 
 
 def folder(wanted: ServiceSpec, base: Path) -> Path:
-    """Working folder of a plain process.
-
-    Raises:
-        MeasureError: if it is not there.
-    """
+    """Working folder of a plain process."""
     path = base / wanted.cwd if wanted.cwd else base
     if not path.is_dir():
         raise MeasureError(
@@ -174,11 +166,7 @@ def free_port(but: Container[int] = (), host: str = HOST) -> int:
 
 
 def refuse_taken(port: int, at: str, host: str = HOST) -> None:
-    """Raise if a process listens on a port.
-
-    Raises:
-        MeasureError: with who holds it, where the system tells.
-    """
+    """Raise if a process listens on a port."""
     with socket.socket() as probe:
         # Connections of an earlier run that are still being forgotten do not matter; a listener does.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

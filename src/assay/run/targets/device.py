@@ -41,11 +41,7 @@ class _Loaded:
 
 
 def measure(order: Order, stage: Stage, rules: Rules) -> Measured:  # noqa: ARG001  (each size has its own time)
-    """Measure one run of a device's tests.
-
-    Raises:
-        MeasureError: when the device is not there.
-    """
+    """Measure one run of a device's tests."""
     target = order.job.definition.target
     if not isinstance(target, DeviceTarget):
         raise UsageError("the device target needs a device", code="target", at="target.device")

@@ -126,11 +126,7 @@ def needs_environment(definition: Definition) -> bool:
 
 
 def filled(text: str, services: Mapping[str, RunningService], code: str | None) -> str:
-    """A text with the addresses of services and the folder of the code put in; other braces stay as they are.
-
-    Raises:
-        MeasureError: for a service that does not run.
-    """
+    """A text with the addresses of services and the folder of the code put in; other braces stay as they are."""
     text = text if code is None else text.replace(CODE, code)
 
     def address(match: re.Match[str]) -> str:
@@ -338,11 +334,7 @@ class Launch:
         return self.box is not None and containers.runtime_for(self.box.runtime).stays
 
     def start(self) -> subprocess.Popen[bytes]:
-        """Start it.
-
-        Raises:
-            MeasureError: if its program is not there.
-        """
+        """Start it."""
         try:
             return subprocess.Popen(
                 self.words if not self.shell else " ".join(self.words),

@@ -64,9 +64,6 @@ def make_feeds(
     Args:
         sized: gives every input a shape, from what the model declares and what the user's data settles.
         rows: rows of the table that an input looks up; its values stay below.
-
-    Raises:
-        UsageError: when the workload does not fit the model.
     """
     specs, seed = workload.inputs, workload.seed
     values.check_inputs(specs, inputs)
@@ -105,9 +102,6 @@ def own_values(name: str, spec: InputSpec, array: Array, shape: tuple[int, ...] 
 
     Args:
         shape: the shape that the file gives beside it, where that is not the spec's own.
-
-    Raises:
-        UsageError: when the array has another shape.
     """
     origin = f"workload.inputs.{name}.{'file' if spec.file is not None else 'value'}"
     shape = spec.shape if shape is None else shape

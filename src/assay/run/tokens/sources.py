@@ -156,11 +156,7 @@ class Vocabulary:
 
 
 def read_vocabulary(path: Path) -> Vocabulary:
-    """Read the vocabulary from the header of a GGUF file.
-
-    Raises:
-        MeasureError: when the file is damaged or holds no tokenizer.
-    """
+    """Read the vocabulary from the header of a GGUF file."""
     from assay.hardware.model_formats import read_settings
 
     try:
@@ -181,11 +177,7 @@ def read_vocabulary(path: Path) -> Vocabulary:
 
 
 def tokenizer_of(vocabulary: Vocabulary) -> Library:
-    """Rebuild the tokenizer.
-
-    Raises:
-        MeasureError: when it is of a kind that is not known here.
-    """
+    """Rebuild the tokenizer."""
     from tokenizers import AddedToken, Tokenizer, decoders
     from tokenizers.models import BPE
 

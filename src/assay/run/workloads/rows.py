@@ -78,11 +78,7 @@ def pick(items: Sequence[T], count: int | None, seed: int, what: str) -> list[T]
 
 
 def in_template(template: str | None) -> Callable[[str], str]:
-    """Puts a text into the user's template.
-
-    Raises:
-        MeasureError: when the template has no place for it.
-    """
+    """Puts a text into the user's template."""
     if template is None:
         return str
     if "{text}" not in template:

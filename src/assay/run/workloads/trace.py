@@ -84,9 +84,6 @@ def trace_workset(definition: Definition, base: Path, tokenizer: Tokenizer | Non
     """Items of a trace's sizes, one per row, so that session number s is row s.
 
     Where the trace gives no prompt lengths, the items of the workload's own task are used in turn.
-
-    Raises:
-        MeasureError: when the prompts cannot be made.
     """
     workload = definition.workload
     more: dict[str, JsonValue] = {"trace": trace.name, "trace_rows": len(trace), "not_replayed": list(trace.unread)}

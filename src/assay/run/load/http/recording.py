@@ -371,11 +371,7 @@ def write_requests(path: Path, requests: RequestLog) -> None:
 
 
 def read_requests(content: bytes) -> RequestLog:
-    """The columns that a file holds.
-
-    Raises:
-        MeasureError: if it is not such a file.
-    """
+    """The columns that a file holds."""
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as columns:
             return RequestLog(**{column.name: columns[column.name] for column in fields(RequestLog)})

@@ -61,11 +61,7 @@ class Rendezvous:
     met: BarrierOutcome | None = None
 
     def start_ns(self, load: HttpLoad, stage: Stage, deadline_ns: int) -> int | None:
-        """Wait for the others; when to begin on the clock of the load loop, None for at once.
-
-        Raises:
-            MeasureError: if not all came in time.
-        """
+        """Wait for the others; when to begin on the clock of the load loop, None for at once."""
         meeting = self.order.meeting
         if meeting is None:
             return None

@@ -38,11 +38,7 @@ def runtime_for(runtime: Runtime) -> ContainerRuntime:
 
 
 def find_runtime(asked: str, at: str, which: Callable[[str], str | None] = shutil.which) -> Runtime:
-    """The program that runs containers here: the one asked for, else that of ASSAY_RUNTIME, else the first there is.
-
-    Raises:
-        MeasureError: if it is missing, with what was looked for.
-    """
+    """The program that runs containers here: the one asked for, else that of ASSAY_RUNTIME, else the first there is."""
     site = os.environ.get(VARIABLE)
     if site == SIDECAR_KIND:  # set in pods alone, where nothing else can run an image, whatever a file asks for
         return Runtime(SIDECAR_KIND, sys.executable)

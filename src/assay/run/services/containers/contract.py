@@ -101,11 +101,7 @@ def run(command: Iterable[str], within_s: float = PATIENCE_S, env: Mapping[str, 
 def run_on_image(
     command: Iterable[str], image: str, verb: str, within_s: float, env: Mapping[str, str] | None = None
 ) -> None:
-    """Run a command on an image.
-
-    Raises:
-        MeasureError: if it failed, with the words of the runtime.
-    """
+    """Run a command on an image."""
     result = run(command, within_s, env)
     if not result.ok:
         raise MeasureError(
@@ -198,11 +194,7 @@ class ContainerRuntime:
         return image_cache.keep(folder, self.kind, self.reference(image), self.suffix, make)
 
     def make(self, program: str, image: str, within_s: float, path: Path) -> dict[str, str]:
-        """Fetch an image into a file; what the runtime or its name tells about its identity in the registry.
-
-        Raises:
-            MeasureError: if it cannot be fetched.
-        """
+        """Fetch an image into a file; what the runtime or its name tells about its identity in the registry."""
         raise NotImplementedError
 
     def remove(self, box: Container) -> None:
@@ -210,11 +202,7 @@ class ContainerRuntime:
 
 
 def registry_name(image: str, program: str, at: str, try_: str) -> str:
-    """The name of an image in a registry or in a runtime's own store.
-
-    Raises:
-        MeasureError: if it is a file, which this program cannot run.
-    """
+    """The name of an image in a registry or in a runtime's own store."""
     if image_cache.is_file(image):
         message = f"{program} cannot run the image file {image!r}"
         raise MeasureError(message, code="container-runtime", at=at, try_=try_)

@@ -54,11 +54,7 @@ def find(folder: Path, runtime: str, reference: str) -> Image | None:
 
 
 def keep(folder: Path, runtime: str, reference: str, suffix: str, make: Callable[[Path], Mapping[str, str]]) -> Image:
-    """Find an image, or fetch it; of several who ask at once, on any node, one fetches and the others wait for it.
-
-    Raises:
-        MeasureError: if it cannot be fetched or kept.
-    """
+    """Find an image, or fetch it; of several who ask at once, on any node, one fetches and the others wait for it."""
     if (cached := find(folder, runtime, reference)) is not None:
         return cached
     home = folder / runtime
@@ -93,11 +89,7 @@ def is_file(image: str) -> bool:
 
 
 def present(base: Path, image: str, at: str) -> str:
-    """The whole path of an image that lies here.
-
-    Raises:
-        MeasureError: if it does not.
-    """
+    """The whole path of an image that lies here."""
     path = (base / Path(image).expanduser()).absolute()
     if not path.exists():
         raise MeasureError(

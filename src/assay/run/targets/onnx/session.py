@@ -73,11 +73,7 @@ def session_options(target: ModelTarget, placement: OnnxPlacement) -> SessionOpt
 
 
 def open_session(model: Path, options: SessionOptions, placement: OnnxPlacement) -> InferenceSession:
-    """Load the model on exactly the asked provider, never on another.
-
-    Raises:
-        MeasureError: with ONNX Runtime's reason in one line.
-    """
+    """Load the model on exactly the asked provider, never on another."""
     try:
         session = runtime().InferenceSession(
             str(model), options, providers=list(placement.providers), enable_fallback=0

@@ -50,11 +50,7 @@ _SCORING = 0.8
 
 
 def measure(order: Order, stage: Stage, rules: Rules) -> Measured:
-    """Measure one run of a served target.
-
-    Raises:
-        MeasureError: when it cannot be reached, asked or answered at all.
-    """
+    """Measure one run of a served target."""
     began_ns = perf_counter_ns()
     with ExitStack() as stack:
         with stage.phase("load"):

@@ -84,9 +84,6 @@ def request_bound(item: Item, price: Price, turn: int = 0) -> float:
     """The most that one request can cost.
 
     A token stands for at least one byte, so a text has no more tokens than bytes.
-
-    Raises:
-        MeasureError: if the length of the answer has no limit.
     """
     if item.output_tokens is None and price.output:
         message = "a budget needs workload.output_tokens: without it an answer may be of any length and price"
@@ -177,9 +174,6 @@ def ask_once(order: Order, there: ServedEndpoint, supply: ApiSupply, api: Served
 
     Args:
         session: which item; the last one, so that the load does not begin with what a cache has just seen.
-
-    Raises:
-        MeasureError: if no answer came, with the server's own words.
     """
     wire = supply.first(session)
     for attempt in range(TRIES):

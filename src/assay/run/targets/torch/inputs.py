@@ -52,11 +52,7 @@ def tensor_of(feeds: Feeds, name: str, device: str) -> Tensor:
 
 
 def element_of(dtype: Any, name: str) -> ElementType:  # noqa: ANN401  (a torch.dtype)
-    """The element type of a tensor.
-
-    Raises:
-        UsageError: for a type that no value can be made for.
-    """
+    """The element type of a tensor."""
     word = str(dtype).removeprefix("torch.")
     if word not in _ELEMENTS:
         message = f"input {name!r} is {word}, which cannot be made here"
@@ -68,11 +64,7 @@ def element_of(dtype: Any, name: str) -> ElementType:  # noqa: ANN401  (a torch.
 def by_signature(
     declared: Mapping[str, TorchInput], bounds: Mapping[str, Bounds], workload: Workload, base: Path
 ) -> Feeds:
-    """Make values for a program that knows its inputs.
-
-    Raises:
-        UsageError: when the workload does not fit the program.
-    """
+    """Make values for a program that knows its inputs."""
 
     def sized(shapes: Mapping[str, Shape | None], given: Mapping[str, FixedShape]) -> Dims:
         dims = _sized(declared, shapes, bounds, workload, given)
@@ -86,9 +78,6 @@ def by_file(names: Sequence[str], workload: Workload, base: Path) -> Feeds:
     """Make values for a program that says how its inputs are called, and no more.
 
     A shape may hold -1, which stands for `workload.batch`.
-
-    Raises:
-        UsageError: when the file does not say enough.
     """
     specs, batch = workload.inputs, workload.batch or 1
     values.check_inputs(specs, dict.fromkeys(names))

@@ -54,11 +54,7 @@ def library(target: ModelTarget) -> Any:  # noqa: ANN401  (a module)
 
 
 def dtype_of(target: ModelTarget) -> Any:  # noqa: ANN401  (a torch.dtype, or `auto`)
-    """The number type that the file asks for; the model's own when it asks for none.
-
-    Raises:
-        MeasureError: for a name that is no floating-point type of ours.
-    """
+    """The number type that the file asks for; the model's own when it asks for none."""
     if target.dtype is None:
         return "auto"
     if target.dtype.lower() not in _DTYPES:

@@ -64,11 +64,7 @@ class Findings:
 def report(
     searches: Searches, vectors: VectorSet, truth: Neighbours, objective: Mapping[str, float], found: Findings
 ) -> None:
-    """Turn searches into figures; recall stands beside every latency.
-
-    Raises:
-        MeasureError: if not one search in the measured window worked.
-    """
+    """Turn searches into figures; recall stands beside every latency."""
     due = searches.measured()
     fine = due & (searches.outcome == 0)
     _keep_errors(searches, due, found)
