@@ -81,3 +81,8 @@ class StoreError(MeasureError):
     """Results could not be kept or read."""
 
     default_code = "store"
+
+
+def first_line(problem: BaseException) -> str:
+    """The first line of what a library says about a failure; the name of its class where it says nothing."""
+    return next(iter(str(problem).strip().splitlines()), type(problem).__name__)

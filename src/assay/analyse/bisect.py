@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.analyse.ab.decision import centre_of
-from assay.analyse.intervals import LEVEL, t_quantile
+from assay.analyse.intervals import LEVEL, t_interval
 
 Values = NDArray[np.float64]
 Answer = Literal["good", "bad", "cannot tell"]
@@ -180,9 +180,8 @@ def _lies_in(blocks: Values, low: float, high: float) -> bool:
     """Whether the middle of an item clearly lies between two bounds."""
     if blocks.size < _FEWEST:
         return False
-    half = t_quantile(_CLEAR, blocks.size - 1) * float(blocks.std(ddof=1)) / math.sqrt(blocks.size)
-    mean = float(blocks.mean())
-    return low < mean - half and mean + half < high
+    ends = t_interval(blocks, _CLEAR)
+    return low < ends[0] and ends[1] < high
 
 
 @dataclass(frozen=True, slots=True)

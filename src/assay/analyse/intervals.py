@@ -30,8 +30,8 @@ def between_runs(values: Sequence[float] | NDArray[np.float64], level: float = L
         return None
     method = f"Student's t between {array.size} runs"
     if not (array > 0).all():
-        return Interval(*_t_interval(array, level), level, method)
-    low, high = _t_interval(np.log(array), level)
+        return Interval(*t_interval(array, level), level, method)
+    low, high = t_interval(np.log(array), level)
     # Equal runs give back their own value: exp(log(x)) is x only nearly.
     ends = (float(array[0]), float(array[0])) if low == high else (_exp(low), _exp(high))
     return Interval(*ends, level, f"{method}, on the log scale")
@@ -42,7 +42,8 @@ def _exp(exponent: float) -> float:
     return math.exp(min(exponent, 709.0))
 
 
-def _t_interval(array: NDArray[np.float64], level: float) -> tuple[float, float]:
+def t_interval(array: NDArray[np.float64], level: float) -> tuple[float, float]:
+    """Where the mean of two values or more lies, by Student's t."""
     half = t_quantile(level, array.size - 1) * float(array.std(ddof=1)) / math.sqrt(array.size)
     mean = float(array.mean())
     return mean - half, mean + half

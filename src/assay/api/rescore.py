@@ -108,11 +108,6 @@ def in_store(store: Store) -> Find:
     return find
 
 
-def newest(records: Iterable[ScoreRecord]) -> tuple[ScoreRecord, ...]:
-    """The last word of each scorer."""
-    return tuple({record.scorer: record for record in records}.values())
-
-
 def scores_json(results: Sequence[MultiRunJobResult], scores: dict[str, tuple[ScoreRecord, ...]]) -> str:
     """Scores beside the metrics of the results, as one JSON document."""
     from assay.documents import to_plain

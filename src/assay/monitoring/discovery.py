@@ -77,8 +77,8 @@ def seen(folder: Path) -> set[str]:
         return set()
 
 
-def note_seen(folder: Path, found: set[str]) -> None:
-    write_whole(folder / SEEN, "\n".join(sorted(found)).encode(), mode=_MODE)
+def note_seen(folder: Path, names: set[str]) -> None:
+    write_whole(folder / SEEN, "\n".join(sorted(names)).encode(), mode=_MODE)
 
 
 def wait_until_seen(folder: Path, wanted: Sequence[str], within_s: float) -> set[str]:

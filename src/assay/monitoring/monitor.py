@@ -127,25 +127,25 @@ def without(outcome: RunOutcome, why: str) -> RunOutcome:
     return replace(outcome, result=replace(outcome.result, absent={**outcome.result.absent, FILE: why}))
 
 
-def _alive(one: ScrapedSeries, lives: Sequence[Life] | None) -> ScrapedSeries:
+def _alive(series: ScrapedSeries, lives: Sequence[Life] | None) -> ScrapedSeries:
     """A series of a service without the moments at which it did not run."""
     import numpy as np
 
-    if "service" not in one.labels or lives is None:
-        return one
-    inside = np.zeros(one.at_ms.size, dtype=bool)
-    for life in (life for life in lives if life.belongs(one.labels)):
+    if "service" not in series.labels or lives is None:
+        return series
+    inside = np.zeros(series.at_ms.size, dtype=bool)
+    for life in (life for life in lives if life.belongs(series.labels)):
         end_s = np.inf if life.end_s is None else life.end_s
-        inside |= (one.at_ms >= life.begin_s * 1e3) & (one.at_ms <= end_s * 1e3)
-    return replace(one, at_ms=one.at_ms[inside], value=one.value[inside])
+        inside |= (series.at_ms >= life.begin_s * 1e3) & (series.at_ms <= end_s * 1e3)
+    return replace(series, at_ms=series.at_ms[inside], value=series.value[inside])
 
 
-def _labelled(one: ScrapedSeries, whose: MetricsOwner) -> ScrapedSeries:
+def _labelled(series: ScrapedSeries, whose: MetricsOwner) -> ScrapedSeries:
     """A series with the job it belongs to, and without secrets that a service may have said back."""
-    labels = {**one.labels, "job": whose.job}
+    labels = {**series.labels, "job": whose.job}
     if whose.secrets:
         labels = {name: redact(value, whose.secrets) for name, value in labels.items()}
-    return replace(one, labels=labels)
+    return replace(series, labels=labels)
 
 
 ENDPOINT = "endpoint"

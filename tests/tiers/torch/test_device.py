@@ -34,7 +34,7 @@ class KnownTimer:
         self.call_s = call_s
         self.calls = 0
 
-    def timed(self, call):
+    def __call__(self, call):
         def run(calls):
             call()
             self.calls += calls

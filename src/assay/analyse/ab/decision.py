@@ -37,7 +37,7 @@ from statistics import NormalDist
 import numpy as np
 
 from assay.analyse.ab.pairs import RUNS, Pair, Scale, Values, differences, scale_of, second_against_first
-from assay.analyse.intervals import LEVEL, t_quantile
+from assay.analyse.intervals import LEVEL, t_interval
 from assay.analyse.records import Answer, Interval
 from assay.analyse.text import count, percent
 from assay.metrics import Better
@@ -232,13 +232,11 @@ def order_note(pairs: Sequence[Pair]) -> str:
     effects = second_against_first(pairs, scale)
     if effects.size < fewest_blocks():
         return ""
-    mean = float(effects.mean())
-    half = t_quantile(_LEVEL, effects.size - 1) * float(effects.std(ddof=1)) / math.sqrt(effects.size)
-    ends = (mean - half, mean + half)
+    ends = t_interval(effects, _LEVEL)
     if ends[0] <= 0 <= ends[1]:
         return ""
     low, high = (percent(scale.relative(end), signed=True) for end in ends)
-    shown = percent(scale.relative(mean), signed=True)
+    shown = percent(scale.relative(float(effects.mean())), signed=True)
     return (
         f"run order matters: the second run of a pair gives {shown} [{low}, {high}] against the first; the order is "
         "balanced and random, so the comparison stands"

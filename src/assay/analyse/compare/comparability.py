@@ -296,9 +296,9 @@ def _times(controls: Sequence[Mapping[str, JsonValue]], part: str) -> list[float
     return [float(value) for control in controls if isinstance(value := control.get(part), int | float) and value > 0]
 
 
-def doubted(one: Comparison, moved: MachineShift | None) -> Comparison:
+def doubted(comparison: Comparison, moved: MachineShift | None) -> Comparison:
     """A comparison whose answer is "cannot tell" where the machine moved as much."""
-    if moved is None or one.answer == "cannot tell" or not one.a:
-        return one
-    reason = moved.explains((one.b - one.a) / abs(one.a), one.unit)
-    return replace(one, answer="cannot tell", because=(reason, *one.because)) if reason else one
+    if moved is None or comparison.answer == "cannot tell" or not comparison.a:
+        return comparison
+    reason = moved.explains((comparison.b - comparison.a) / abs(comparison.a), comparison.unit)
+    return replace(comparison, answer="cannot tell", because=(reason, *comparison.because)) if reason else comparison

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from assay.hardware.bench import outcome
-from assay.hardware.bench.sweep import EventTimer, Timed, Timer, WallTimer, reason_of
+from assay.hardware.bench.sweep import Timed, by_events, by_wall, reason_of
 
 
 class OperandRotation:
@@ -35,7 +35,13 @@ def _released() -> Callable[[], object]:
 class Accelerator:
     """One device, as the tests see it."""
 
-    def __init__(self, torch: Any, name: str, timer: Timer | None = None, cache: int | None = None) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        torch: Any,  # noqa: ANN401
+        name: str,
+        timer: Callable[[Callable[[], object]], Timed] | None = None,
+        cache: int | None = None,
+    ) -> None:
         """Take a device.
 
         Args:
@@ -49,11 +55,14 @@ class Accelerator:
         self.used: Counter[str] = Counter()
         if self.kind == "cuda":
             torch.cuda.set_device(self.device)  # events and streams belong to the current one
-        self.timer = timer or (EventTimer(torch) if self.kind == "cuda" else WallTimer(self.wait))
+        self._has_events = timer is None and self.kind == "cuda"
+        self._timer = timer
         self.cache = cache or self._cache()
 
     def timed(self, call: Callable[[], object]) -> Timed:
-        return self.timer.timed(call)
+        if self._timer is not None:
+            return self._timer(call)
+        return by_events(call, self.torch) if self._has_events else by_wall(call, self.wait)
 
     def wait(self) -> None:
         if self.kind in ("cuda", "mps"):
@@ -102,7 +111,7 @@ class Accelerator:
             "last_level_cache_bytes": self.cache,
             "free_bytes": self.free(),
             "capability": self.capability(),
-            "clock": "events of the device" if isinstance(self.timer, EventTimer) else "the clock of the host",
+            "clock": "events of the device" if self._has_events else "the clock of the host",
         }
         return {name: value for name, value in facts.items() if value is not None}
 

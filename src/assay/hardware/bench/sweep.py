@@ -8,10 +8,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from statistics import median
 from time import perf_counter_ns
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import JsonValue
 
+from assay.errors import first_line
 from assay.hardware.bench.records import Accuracy, SizePoint
 
 # Seconds that this many back-to-back calls took.
@@ -30,52 +31,36 @@ _MOST_CALLS = 1_000_000
 _GROWTH = 10  # a first call is often slow and seldom a tenth of the next ones
 
 
-class Timer(Protocol):
-    """Times calls of a device."""
-
-    def timed(self, call: Callable[[], object]) -> Timed: ...
-
-
-class WallTimer:
+def by_wall(
+    call: Callable[[], object], wait: Callable[[], object] = lambda: None, clock: Clock = perf_counter_ns
+) -> Timed:
     """Times by the clock of the machine, from the first call until the device has done all its work."""
 
-    def __init__(self, wait: Callable[[], object] = lambda: None, clock: Clock = perf_counter_ns) -> None:
-        self._wait = wait
-        self._clock = clock
+    def run(calls: int) -> float:
+        wait()
+        begin = clock()
+        for _ in range(calls):
+            call()
+        wait()
+        return (clock() - begin) / 1e9
 
-    def timed(self, call: Callable[[], object]) -> Timed:
-        wait, clock = self._wait, self._clock
-
-        def run(calls: int) -> float:
-            wait()
-            begin = clock()
-            for _ in range(calls):
-                call()
-            wait()
-            return (clock() - begin) / 1e9
-
-        return run
+    return run
 
 
-class EventTimer:
+def by_events(call: Callable[[], object], torch: Any) -> Timed:  # noqa: ANN401  (a module)
     """Times by events that the GPU itself stamps, so that launching from Python is not counted but hidden."""
+    event = torch.cuda.Event
 
-    def __init__(self, torch: Any) -> None:  # noqa: ANN401  (a module)
-        self._torch = torch
+    def run(calls: int) -> float:
+        begin, end = event(enable_timing=True), event(enable_timing=True)
+        begin.record()
+        for _ in range(calls):
+            call()
+        end.record()
+        end.synchronize()
+        return float(begin.elapsed_time(end)) / 1e3
 
-    def timed(self, call: Callable[[], object]) -> Timed:
-        event = self._torch.cuda.Event
-
-        def run(calls: int) -> float:
-            begin, end = event(enable_timing=True), event(enable_timing=True)
-            begin.record()
-            for _ in range(calls):
-                call()
-            end.record()
-            end.synchronize()
-            return float(begin.elapsed_time(end)) / 1e3
-
-        return run
+    return run
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,8 +249,7 @@ def sweep(
 
 def reason_of(problem: BaseException) -> str:
     """The first line of what a library said; memory that ran out in the same words everywhere."""
-    text = next(iter(str(problem).strip().splitlines()), "") or type(problem).__name__
-    return f"{'out of memory: ' if is_memory(problem) else ''}{text[:_LONGEST_REASON]}"
+    return f"{'out of memory: ' if is_memory(problem) else ''}{first_line(problem)[:_LONGEST_REASON]}"
 
 
 def is_memory(problem: BaseException) -> bool:

@@ -27,7 +27,7 @@ class MigDevice:
 
     def record(self) -> dict[str, JsonValue]:
         """As JSON, without what is not known."""
-        return _told(self)
+        return _known_facts(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Gpu:
 
     def record(self) -> dict[str, JsonValue]:
         """As JSON, without what is not known."""
-        record = _told(self)
+        record = _known_facts(self)
         if self.throttle is not None:  # an empty list says that nothing holds its clocks down
             record["throttle"] = list(self.throttle)
         if self.mig_devices:
@@ -95,15 +95,15 @@ def pci_address(text: str) -> str | None:
     return None
 
 
-def _told(one: Gpu | MigDevice) -> dict[str, JsonValue]:
+def _known_facts(device: Gpu | MigDevice) -> dict[str, JsonValue]:
     record: dict[str, JsonValue] = {}
-    for each in fields(one):
-        value = getattr(one, each.name)
+    for field_ in fields(device):
+        value = getattr(device, field_.name)
         if value is None or value == "" or (isinstance(value, (tuple, Mapping)) and not value):
             continue
         if isinstance(value, Mapping):
             value = dict(value)
-        record[each.name] = cast("JsonValue", list(value) if isinstance(value, tuple) else value)
+        record[field_.name] = cast("JsonValue", list(value) if isinstance(value, tuple) else value)
     return record
 
 

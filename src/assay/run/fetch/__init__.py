@@ -73,11 +73,11 @@ def _given(part: P, had: tuple[FetchedFile, ...], folder: Path, *, boxed: bool) 
     return part.model_copy(update=update)
 
 
-def _linked(one: FetchedFile, folder: Path) -> Path:
+def _linked(fetched: FetchedFile, folder: Path) -> Path:
     """A file in the order of the root, below a folder."""
-    place = folder / one.path.lstrip("/")
+    place = folder / fetched.path.lstrip("/")
     place.parent.mkdir(parents=True, exist_ok=True)
-    place.symlink_to(one.here.resolve())
+    place.symlink_to(fetched.here.resolve())
     return place
 
 

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from assay.errors import MeasureError
+from assay.errors import MeasureError, first_line
 from assay.run.models.sources import CacheEntry, CacheNotes, Validator, file_digest
 from assay.spec.references import resolve_secrets
 from assay.spec.target import Fetch
@@ -245,30 +245,30 @@ def _object(meta: Any) -> _Object:  # noqa: ANN401  (a mapping of the library)
     return _Object(str(meta["path"]), int(meta["size"]), None if etag is None else str(etag))
 
 
-def _fetched(store: S3Store, one: _Object, url: str, folder: Path, on_progress: Progress | None) -> Path:
+def _fetched(store: S3Store, item: _Object, url: str, folder: Path, on_progress: Progress | None) -> Path:
     """The file of an object, from the cache where that has the same version of it."""
     import obstore
 
     entry = entry_of(url, folder)
     with entry.locked():
         notes = entry.notes()
-        if notes is not None and one.etag and notes.etag == one.etag and file_digest(entry.file) == notes.sha256:
+        if notes is not None and item.etag and notes.etag == item.etag and file_digest(entry.file) == notes.sha256:
             return entry.file
-        entry.begin(Validator(one.etag))
+        entry.begin(Validator(item.etag))
         digest, size = hashlib.sha256(), 0
         with entry.part.open("ab") as file:
-            for part in obstore.get(store, one.key).stream(min_chunk_size=_READ):
+            for part in obstore.get(store, item.key).stream(min_chunk_size=_READ):
                 chunk = bytes(part)
                 file.write(chunk)
                 digest.update(chunk)
                 size += len(chunk)
                 if on_progress is not None:
-                    on_progress(size, one.size)
-        if size != one.size:
+                    on_progress(size, item.size)
+        if size != item.size:
             entry.drop_part()
-            raise _refused(f"{url} arrived with {size} of {one.size} bytes", "try again")
+            raise _refused(f"{url} arrived with {size} of {item.size} bytes", "try again")
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        entry.keep(CacheNotes(url, digest.hexdigest(), size, now, one.etag))
+        entry.keep(CacheNotes(url, digest.hexdigest(), size, now, item.etag))
         return entry.file
 
 
@@ -283,20 +283,16 @@ def _told(url: str) -> Iterator[None]:
         raise _refused(f"{url} is not there", "check the bucket, the key and the endpoint") from None
     except (PermissionDeniedError, UnauthenticatedError) as problem:
         raise _refused(
-            f"{url} is not for us: {_first_line(problem)}",
+            f"{url} is not for us: {first_line(problem)[:300]}",
             "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or make it public",
         ) from None
     except (BaseError, NotImplementedError, ValueError) as problem:
         raise _refused(
-            f"{url} cannot be fetched: {_first_line(problem)}",
+            f"{url} cannot be fetched: {first_line(problem)[:300]}",
             "check the network, AWS_ENDPOINT_URL, AWS_REGION and AWS_ACCESS_KEY_ID",
         ) from None
     except OSError as problem:
         raise _refused(f"{url} cannot be kept: {problem.strerror or problem}", "free some space") from None
-
-
-def _first_line(problem: BaseException) -> str:
-    return next(iter(str(problem).strip().splitlines()), type(problem).__name__)[:300]
 
 
 def _refused(message: str, try_: str) -> MeasureError:

@@ -191,8 +191,8 @@ def _absence(folder: Path, who: int) -> Path:
     return folder / f"absent-{who}.json"
 
 
-def _line(told: Mapping[str, object]) -> bytes:
-    return json.dumps(told).encode()
+def _line(message: Mapping[str, object]) -> bytes:
+    return json.dumps(message).encode()
 
 
 def _read(path: Path) -> dict[str, Any] | None:

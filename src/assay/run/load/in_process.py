@@ -154,24 +154,24 @@ def drive(model: InProcessModel, order: Order, stage: Stage, rules: Rules) -> Me
     return Measured(findings.metrics, findings.absent, tuple(findings.samples), findings.facts, proof, seen)
 
 
-def _load(model: InProcessModel, stage: Stage, found: _Findings) -> None:
-    found.metrics["baseline_rss_mb"] = resident_mb()
+def _load(model: InProcessModel, stage: Stage, findings: _Findings) -> None:
+    findings.metrics["baseline_rss_mb"] = resident_mb()
     apart = reset_peak()
     with stage.phase("load"):
         start = perf_counter_ns()
         model.load()
-        found.metrics["load_ms"] = (perf_counter_ns() - start) / 1e6
-    _keep_peak(found, "peak_load_rss_mb", apart=apart)
-    found.facts["memory_peaks_apart"] = apart
+        findings.metrics["load_ms"] = (perf_counter_ns() - start) / 1e6
+    _keep_peak(findings, "peak_load_rss_mb", apart=apart)
+    findings.facts["memory_peaks_apart"] = apart
 
 
-def _first(call: Call, stage: Stage, found: _Findings) -> int:
+def _first(call: Call, stage: Stage, findings: _Findings) -> int:
     reset_peak()
     with stage.phase("first"):
         start = perf_counter_ns()
         call()
         taken = perf_counter_ns() - start
-    found.metrics["first_ms"] = taken / 1e6
+    findings.metrics["first_ms"] = taken / 1e6
     return taken
 
 
@@ -187,11 +187,11 @@ def _streams(load: Load) -> int:
     return load.streams or DEFAULT_STREAMS[load.scenario or "single-stream"]
 
 
-def _warm_up(block: Block, first_ns: int, order: Order, stage: Stage, rules: Rules, found: _Findings) -> None:
+def _warm_up(block: Block, first_ns: int, order: Order, stage: Stage, rules: Rules, findings: _Findings) -> None:
     """Call until the times are level, or as often as the file says."""
     asked = order.job.definition.measure.warmup
     if asked == "none":
-        found.facts["warmup"] = {"how": "none", "calls": 0}
+        findings.facts["warmup"] = {"how": "none", "calls": 0}
         return
     until = order.job.definition.measure.until
     # A number of calls is made, however long they take; a detected warm-up may take as long as the measurement.
@@ -211,17 +211,17 @@ def _warm_up(block: Block, first_ns: int, order: Order, stage: Stage, rules: Rul
             if asked == "auto" and watch.count >= next_look:
                 next_look = int(watch.count * 1.4) + 1
                 steady = rules.steady(watch.durations_ns)
-    found.facts["warmup"] = {
+    findings.facts["warmup"] = {
         "how": "detected" if asked == "auto" else "given",
         "calls": watch.count,
         "seconds": round((perf_counter_ns() - begin) / 1e9, 4),
         "steady": steady if asked == "auto" else None,
     }
-    _keep_samples(watch, "warmup", found)
+    _keep_samples(watch, "warmup", findings)
 
 
 def _measure(
-    block: Block, first_ns: int, order: Order, stage: Stage, rules: Rules, found: _Findings
+    block: Block, first_ns: int, order: Order, stage: Stage, rules: Rules, findings: _Findings
 ) -> tuple[Window, int, int]:
     """Take samples until the stop rule is content.
 
@@ -249,8 +249,8 @@ def _measure(
             busy_ns += block(watch, size)
         end = window.read()
     seen = window.between(begin, end, harness_ns=harness_ns, pause=pause)
-    _keep_samples(watch, "measure", found)
-    found.metrics |= {"cpu_pct": 100 * seen.cpu_s / seen.wall_s, "cpu_ms": 1e3 * seen.cpu_s / watch.count}
+    _keep_samples(watch, "measure", findings)
+    findings.metrics |= {"cpu_pct": 100 * seen.cpu_s / seen.wall_s, "cpu_ms": 1e3 * seen.cpu_s / watch.count}
     return seen, watch.count, busy_ns
 
 
@@ -299,32 +299,32 @@ def _harness_ns(load: Load) -> float:
     return harness_cost_ns(nothing)
 
 
-def _keep_samples(watch: Stopwatch, phase: SamplePhase, found: _Findings) -> None:
+def _keep_samples(watch: Stopwatch, phase: SamplePhase, findings: _Findings) -> None:
     if watch.count:
         starts = watch.starts_ns
-        found.samples.append(SampleSet("latency_ms", phase, starts - starts.min(), watch.durations_ns / 1e6))
+        findings.samples.append(SampleSet("latency_ms", phase, starts - starts.min(), watch.durations_ns / 1e6))
 
 
-def _throughput(load: Load, items_per_call: int, calls: int, busy_ns: int, found: _Findings) -> None:
+def _throughput(load: Load, items_per_call: int, calls: int, busy_ns: int, findings: _Findings) -> None:
     calls_per_sample = _streams(load) if load.scenario == "multi-stream" else 1
     items = calls * items_per_call * calls_per_sample
-    found.metrics["throughput_per_s"] = items / (busy_ns / 1e9)
-    found.facts["counted"] = {"items": items}
-    found.facts["load"] = {
+    findings.metrics["throughput_per_s"] = items / (busy_ns / 1e9)
+    findings.facts["counted"] = {"items": items}
+    findings.facts["load"] = {
         "scenario": load.scenario or "single-stream",
         "streams": _streams(load),
         "items_per_call": items_per_call,
     }
 
 
-def _keep_peak(found: _Findings, name: str, *, apart: bool) -> None:
+def _keep_peak(findings: _Findings, name: str, *, apart: bool) -> None:
     peak = peak_mb()
     if peak is None:
-        found.absent[name] = "this system keeps no high-water mark of memory"
-    elif not apart and name == "peak_run_rss_mb" and peak <= found.metrics.get("peak_load_rss_mb", 0.0):
-        found.absent[name] = "not above the peak of the load, and this system cannot tell the two apart"
+        findings.absent[name] = "this system keeps no high-water mark of memory"
+    elif not apart and name == "peak_run_rss_mb" and peak <= findings.metrics.get("peak_load_rss_mb", 0.0):
+        findings.absent[name] = "not above the peak of the load, and this system cannot tell the two apart"
     else:
-        found.metrics[name] = peak
+        findings.metrics[name] = peak
 
 
 def _proved(proof: DeviceProof) -> DeviceProof:

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from assay.errors import MeasureError
+from assay.errors import MeasureError, first_line
 from assay.run.models.graph import refuse_links_out
 from assay.run.models.sources import LocalModel, Progress, file_digest, mismatch, whole_digest
 from assay.spec.target import ModelTarget
@@ -199,8 +199,9 @@ def _fetched(
         if size <= target.max_size:
             return Path(hub.snapshot_download(**asked))
     except Exception as problem:
-        reason = next(iter(str(problem).strip().splitlines()), type(problem).__name__)
-        message = f"{base / target.model} is no folder, and {target.model} cannot be had from the hub: {reason}"
+        message = (
+            f"{base / target.model} is no folder, and {target.model} cannot be had from the hub: {first_line(problem)}"
+        )
         try_ = "check the name and the network; with HF_HUB_OFFLINE=1 only models of the local cache are found"
         raise MeasureError(message, code="model", at="target.model", try_=try_) from None
     message = f"{target.model} has {show_bytes(size)}, above target.max_size of {show_bytes(target.max_size)}"

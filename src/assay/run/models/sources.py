@@ -137,10 +137,10 @@ def with_dynamic_batch(model: ModelProto) -> ModelProto:
     return model
 
 
-def _free_first_dimension(one: ValueInfoProto) -> None:
-    first = one.type.tensor_type.shape.dim[0]
+def _free_first_dimension(value_info: ValueInfoProto) -> None:
+    first = value_info.type.tensor_type.shape.dim[0]
     if first.dim_value != 1:
-        raise ValueError(f"{one.name} begins with {first.dim_value}, not with a batch of 1")
+        raise ValueError(f"{value_info.name} begins with {first.dim_value}, not with a batch of 1")
     first.dim_param = SYMBOL
 
 
@@ -431,7 +431,7 @@ def whole_digest(parts: Sequence[tuple[str, str]]) -> str:
     return hashlib.sha256("".join(f"{digest}  {name}\n" for digest, name in parts).encode()).hexdigest()
 
 
-def mismatch(what: str, expected: str, found: str) -> MeasureError:
-    message = f"{what} has SHA-256 {found}, but target.sha256 is {expected}"
+def mismatch(what: str, expected: str, actual: str) -> MeasureError:
+    message = f"{what} has SHA-256 {actual}, but target.sha256 is {expected}"
     try_ = "check which file is meant; if the new one is right, put its digest into target.sha256"
     return MeasureError(message, code="checksum", at="target.sha256", try_=try_)

@@ -197,24 +197,24 @@ def service_probe(
         probe.end()
 
 
-def _telemetry(told: Mapping[str, Any], path: Path) -> Telemetry:
-    server = told["server"]
+def _telemetry(document: Mapping[str, Any], path: Path) -> Telemetry:
+    server = document["server"]
     facts = {
         "server": {
             source: {key: value for key, value in summary.items() if key != "server_view"}
             for source, summary in server.items()
         },
-        "processes": told["processes"],
-        "gpus": told["gpus"],
-        "scrapes": told["scrapes"],
-        "probe_cpu_s": told["cpu_s"],
+        "processes": document["processes"],
+        "gpus": document["gpus"],
+        "scrapes": document["scrapes"],
+        "probe_cpu_s": document["cpu_s"],
     }
     return Telemetry(
-        file=path if told["rows"] else None,
-        rows=told["rows"],
+        file=path if document["rows"] else None,
+        rows=document["rows"],
         server_view={source: summary["server_view"] for source, summary in server.items() if summary["server_view"]},
         facts={name: value for name, value in facts.items() if value or value == 0},
-        absent=told["absent"],
+        absent=document["absent"],
     )
 
 

@@ -102,10 +102,10 @@ def write(path: Path, series: Iterable[Rows]) -> int:
     return count
 
 
-def answer(told: Mapping[str, Any]) -> None:
+def answer(document: Mapping[str, Any]) -> None:
     """Answer with one line of JSON; a closed pipe is ignored."""
     try:
-        sys.stdout.write(json.dumps(_finite(told), allow_nan=False) + "\n")
+        sys.stdout.write(json.dumps(_finite(document), allow_nan=False) + "\n")
         sys.stdout.flush()
     except OSError:
         return

@@ -301,13 +301,13 @@ def _edge(labels: Labels) -> float | None:
         return None
 
 
-def _quantiles(found: Histogram, scale: float) -> dict[str, dict[str, Any]]:
+def _quantiles(histogram: Histogram, scale: float) -> dict[str, dict[str, Any]]:
     """Quantiles with the edges of the bucket that each lies in; the upper one is None where there is none."""
     quantiles: dict[str, dict[str, Any]] = {}
     for name, share in SHARES.items():
-        if (quantile := found.quantile(share)) is not None:
+        if (quantile := histogram.quantile(share)) is not None:
             # Of what is never below zero, no more than 1 - share can lie above this: a bucket may be far wider.
-            most = math.inf if found.mean is None or found.edges[0] < 0 else found.mean / (1 - share)
+            most = math.inf if histogram.mean is None or histogram.edges[0] < 0 else histogram.mean / (1 - share)
             top = max(quantile.low, min(quantile.high, most))
             value = None if quantile.value is None else min(quantile.value, top) * scale
             quantiles[name] = {

@@ -197,9 +197,9 @@ class ServiceSampler:
         return reasons
 
 
-def _row(source: str, one: MetricSeries) -> Rows:
-    labels = json.dumps(dict(one.labels), ensure_ascii=False) if one.labels else ""
-    return source, one.name, labels, one.at_ns, one.value
+def _row(source: str, series: MetricSeries) -> Rows:
+    labels = json.dumps(dict(series.labels), ensure_ascii=False) if series.labels else ""
+    return source, series.name, labels, series.at_ns, series.value
 
 
 def _endpoints(order: Mapping[str, Any], absent: dict[str, str]) -> Iterator[ScrapeEndpoint]:

@@ -136,24 +136,24 @@ def _samples(tests: tuple[BenchOutcome, ...], begin_ns: int) -> tuple[SampleSet,
     )
 
 
-def _facts(found: Measurements, device: _Loaded) -> Mapping[str, JsonValue]:
+def _facts(measurements: Measurements, device: _Loaded) -> Mapping[str, JsonValue]:
     facts: dict[str, JsonValue] = {
-        "device": dict(found.facts),
-        "tests": {test.name: test.facts() for test in found.tests},
+        "device": dict(measurements.facts),
+        "tests": {test.name: test.facts() for test in measurements.tests},
     }
-    if found.bare:
-        facts["bare"] = dict(found.bare)
+    if measurements.bare:
+        facts["bare"] = dict(measurements.bare)
     return {**facts, **device.described}
 
 
-def _proof(asked: str, found: Measurements, device: _Loaded) -> DeviceProof | None:
-    if not found.used:
+def _proof(asked: str, measurements: Measurements, device: _Loaded) -> DeviceProof | None:
+    if not measurements.used:
         return None
     if device.placement is None:
-        cores = found.used["cpu"]
+        cores = measurements.used["cpu"]
         return DeviceProof(
-            asked, "cpu", dict(found.used), f"arrays of numpy in processes on {cores} cores of this machine"
+            asked, "cpu", dict(measurements.used), f"arrays of numpy in processes on {cores} cores of this machine"
         )
-    elsewhere = next((name for name in found.used if name != device.placement.name), None)
-    evidence = f"devices of {sum(found.used.values())} result tensors, read after each size"
-    return DeviceProof(asked, elsewhere or asked, dict(found.used), evidence)
+    elsewhere = next((name for name in measurements.used if name != device.placement.name), None)
+    evidence = f"devices of {sum(measurements.used.values())} result tensors, read after each size"
+    return DeviceProof(asked, elsewhere or asked, dict(measurements.used), evidence)

@@ -122,8 +122,10 @@ def alike(written: Sequence[ExactText]) -> dict[str, JsonValue]:
     return {"least": _shared(starts[0], starts[-1]), "most": max(_shared(one, two) for one, two in pairwise(starts))}
 
 
-def _shared(one: Sequence[int], two: Sequence[int]) -> int:
-    return next((place for place, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two)))
+def _shared(left: Sequence[int], right: Sequence[int]) -> int:
+    return next(
+        (place for place, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right))
+    )
 
 
 @cache

@@ -19,8 +19,8 @@ from assay.hardware.bench.sweep import (
     FEWEST_PAIRS,
     OVERTIME,
     PreparedTest,
-    WallTimer,
     blocks,
+    by_wall,
     calibrate,
     is_memory,
     median_rank,
@@ -242,8 +242,12 @@ def test_blocks_remember_when_they_began():
 def test_the_wall_timer_waits_for_the_device_at_both_ends():
     story: list[str] = []
     times = iter([100, 5_000_000_100])
-    timer = WallTimer(wait=lambda: story.append("wait"), clock=lambda: story.append("clock") or next(times))
-    assert timer.timed(lambda: story.append("call"))(2) == pytest.approx(5.0)
+    timed = by_wall(
+        lambda: story.append("call"),
+        wait=lambda: story.append("wait"),
+        clock=lambda: story.append("clock") or next(times),
+    )
+    assert timed(2) == pytest.approx(5.0)
     assert story == ["wait", "clock", "call", "call", "wait", "clock"]
 
 

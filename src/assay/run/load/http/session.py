@@ -225,10 +225,6 @@ class Ceiling:
         """How much of one core a client's work takes at these prices."""
         return (cost.requests * self.request_us + cost.pieces * self.piece_us) / 1e6 / cost.wall_s
 
-    def requests_per_s(self, pieces: float) -> float:
-        """The most requests a second, at so many pieces an answer."""
-        return 1e6 / (self.request_us + pieces * self.piece_us)
-
 
 def ceiling(cache: Path, scratch: Path) -> Ceiling | None:
     """The ceiling of this machine, measured once and kept; None where it cannot be measured."""

@@ -341,10 +341,10 @@ def _ends(lines: Sequence[bytes], which: Sequence[int], begin: int, at: int) -> 
     return [at + sum(map(len, lines[begin : begin + 2 * number + 1])) + 2 * number for number in which] if which else ()
 
 
-def _agree(one: AnswerDraft, other: AnswerDraft) -> bool:
+def _agree(draft: AnswerDraft, other: AnswerDraft) -> bool:
     """Whether two drafts say the same, their texts and ids apart."""
     names = ("ends", "finish", "finish_end", "done", "usage", "blanks", "fault", "streamed")
-    return all(getattr(one, name) == getattr(other, name) for name in names)
+    return all(getattr(draft, name) == getattr(other, name) for name in names)
 
 
 class AnswerOutlines:

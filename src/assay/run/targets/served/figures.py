@@ -244,12 +244,12 @@ def _goodput(
         metrics["goodput_per_s"] = float(np.count_nonzero(judged.good & ended_inside(recording, rows))) / length_s
 
 
-def _missing(recording: LoadRecording, rows: Rows, api: ServedApi, found: set[str]) -> dict[str, str]:
+def _missing(recording: LoadRecording, rows: Rows, api: ServedApi, metrics: set[str]) -> dict[str, str]:
     ended = np.flatnonzero((recording.phase == MEASURE) & (rows.outcome == OK))
     if api.generates:
-        names = {*_OF_TEXT, "itl_ms", "chunk_gap_ms"} - found - {"first_answer_ms", "schedule_delay_ms"}
+        names = {*_OF_TEXT, "itl_ms", "chunk_gap_ms"} - metrics - {"first_answer_ms", "schedule_delay_ms"}
         return {name: _why(name, rows, ended, api) for name in names}
-    names = {"latency_ms", "service_ms", *(("input_tokens",) if api.counts_input else ())} - found
+    names = {"latency_ms", "service_ms", *(("input_tokens",) if api.counts_input else ())} - metrics
     return dict.fromkeys(names, _NOT_COUNTED if len(ended) else "no request that was due in the window ended well")
 
 

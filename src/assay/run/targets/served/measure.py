@@ -240,11 +240,11 @@ class _Run:
             return rows
         return read_rows(recording, api, work.items, Counter(self.server_tokenizer, local))
 
-    def _keep(self, found: Figures, recording: LoadRecording, work: Workset) -> None:
-        self.metrics |= dict(found.metrics) | client_metrics(recording.clients)
-        self.absent |= dict(found.absent)
-        self.samples += found.samples
-        self.facts |= dict(found.facts)
+    def _keep(self, figures: Figures, recording: LoadRecording, work: Workset) -> None:
+        self.metrics |= dict(figures.metrics) | client_metrics(recording.clients)
+        self.absent |= dict(figures.absent)
+        self.samples += figures.samples
+        self.facts |= dict(figures.facts)
         again = repeated_requests(recording, work.items)
         self.facts["workload"] = {"task": work.task, **dict(work.facts), "repeated_requests": again}
         self.facts["endpoint"] = {
@@ -268,11 +268,11 @@ class _Run:
                 else "raise load.duration, load.requests or load.rate",
             )
 
-    def _share(self, found: Figures, recording: LoadRecording, rows: Rows, api: ServedApi) -> None:
+    def _share(self, figures: Figures, recording: LoadRecording, rows: Rows, api: ServedApi) -> None:
         """Leave what is needed to put this share of a load together with those of other machines."""
         if self.definition.load.hosts > 1:
             self.facts["share"] = share_facts(self.definition)
-            name, path = keep_requests(self.scratch, recording, rows, found.judged, api)
+            name, path = keep_requests(self.scratch, recording, rows, figures.judged, api)
             self.files[name] = path
 
     def _score(self, recording: LoadRecording, rows: Rows, api: ServedApi, work: Workset) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
-from assay.errors import MeasureError
+from assay.errors import MeasureError, first_line
 from assay.plugins import find_plugin, plugin_names
 from assay.run.contract import Measured, Order, Rules, Stage
 from assay.run.probes import ServiceProbe
@@ -119,11 +119,11 @@ def _takes_path(target: EndpointTarget | ServiceTarget) -> bool:
     return kind is not None and issubclass(kind, DriverCollection)
 
 
-def _load(collection: Collection, vectors: VectorSet, definition: Definition, stage: Stage, found: Findings) -> None:
+def _load(collection: Collection, vectors: VectorSet, definition: Definition, stage: Stage, findings: Findings) -> None:
     """Load and index all vectors; only what the database itself does is timed."""
     library = isinstance(definition.target, LibraryTarget)
     if library:
-        found.metrics["baseline_rss_mb"] = resident_mb()
+        findings.metrics["baseline_rss_mb"] = resident_mb()
         reset_peak()
     with stage.phase("load"):
         insert_s: float | None = 0.0
@@ -131,27 +131,27 @@ def _load(collection: Collection, vectors: VectorSet, definition: Definition, st
             taken = collection.insert(block)
             insert_s = None if taken is None or insert_s is None else insert_s + taken
             stage.progress((block.first + len(block)) / vectors.corpus.vectors, "vectors loaded")
-        found.metrics["index_s"] = collection.finish()
+        findings.metrics["index_s"] = collection.finish()
     if insert_s is None:
-        found.absent["insert_s"] = "the vectors are in this process already; nothing is sent"
+        findings.absent["insert_s"] = "the vectors are in this process already; nothing is sent"
     else:
-        found.metrics["insert_s"] = insert_s
+        findings.metrics["insert_s"] = insert_s
     size = collection.index_mb()
     if isinstance(size, str):
-        found.absent["index_mb"] = size
+        findings.absent["index_mb"] = size
     else:
-        found.metrics["index_mb"] = size
+        findings.metrics["index_mb"] = size
     if library:
-        _keep_peak("peak_load_rss_mb", found)
+        _keep_peak("peak_load_rss_mb", findings)
         reset_peak()
 
 
-def _keep_peak(name: str, found: Findings) -> None:
+def _keep_peak(name: str, findings: Findings) -> None:
     peak = peak_mb()
     if peak is None:
-        found.absent[name] = "this system keeps no high-water mark of memory"
+        findings.absent[name] = "this system keeps no high-water mark of memory"
     else:
-        found.metrics[name] = peak
+        findings.metrics[name] = peak
 
 
 def _about(definition: Definition, vectors: VectorSet, truth: Neighbours) -> dict[str, JsonValue]:
@@ -187,20 +187,20 @@ class ServiceContext:
         """Processor time of this process and of what answers: both belong to the measurement."""
         return time.process_time() + tree_cpu_s(self.pid)
 
-    def describe(self, found: Findings) -> None:
+    def describe(self, findings: Findings) -> None:
         if self.service is None:
             return
         shared = self.service.name in self.shared
-        found.facts["service"] = {
+        findings.facts["service"] = {
             "name": self.service.name,
             "how": self.service.how,
             **dict(self.service.facts),
             "shared": shared,
         }
         if shared:
-            found.absent["start_to_ready_s"] = "all runs of the job share the service, so its start is not theirs"
+            findings.absent["start_to_ready_s"] = "all runs of the job share the service, so its start is not theirs"
         else:
-            found.metrics["start_to_ready_s"] = self.service.start_to_ready_s
+            findings.metrics["start_to_ready_s"] = self.service.start_to_ready_s
 
     def watched(self, order: Order) -> AbstractContextManager[ServiceProbe | None]:
         return watched(order, self.service, self.metrics_url, self.metrics_address, self.headers, self.tls)
@@ -287,8 +287,7 @@ class ThreadAccess:
             searcher.search(0)
             return (perf_counter_ns() - start) / 1e6
         except self.collection.failures as problem:
-            first = next(iter(str(problem).strip().splitlines()), type(problem).__name__)
-            message = f"{self.collection.name} refuses a search: {first}"
+            message = f"{self.collection.name} refuses a search: {first_line(problem)}"
             raise MeasureError(message, code="search-option", at="target.search") from None
         finally:
             searcher.close()

@@ -67,7 +67,9 @@ class Neighbours:
         return np.asarray(self.distances[:, self.wanted - 1] + self.tolerance, dtype=np.float64)
 
 
-def find_neighbours(vectors: VectorSet, k: int, told: Callable[[float], None] = lambda _: None) -> Neighbours:
+def find_neighbours(
+    vectors: VectorSet, k: int, report_progress: Callable[[float], None] = lambda _: None
+) -> Neighbours:
     """Compute the true neighbours of every query.
 
     Raises:
@@ -76,7 +78,7 @@ def find_neighbours(vectors: VectorSet, k: int, told: Callable[[float], None] = 
     metric, queries = vectors.corpus.metric, vectors.queries
     wanted = min(k, vectors.left)
     candidates = min(vectors.left, wanted + max(16, wanted // 2))
-    ids, rough, longest = _nearest(vectors, queries, candidates, np.float32, told)
+    ids, rough, longest = _nearest(vectors, queries, candidates, np.float32, report_progress)
     exact = _settle(vectors, queries, ids)
     ids, exact = _ordered(ids, exact)
     lengths = np.linalg.norm(queries.astype(np.float64), axis=1)
@@ -86,7 +88,7 @@ def find_neighbours(vectors: VectorSet, k: int, told: Callable[[float], None] = 
     # Whether a vector that was not kept could still be nearer than the k-th.
     unsure = (candidates < vectors.left) & (rough[:, -1] - doubt <= exact[:, wanted - 1])
     if unsure.any():
-        again, _, _ = _nearest(vectors, queries[unsure], candidates, np.float64, told)
+        again, _, _ = _nearest(vectors, queries[unsure], candidates, np.float64, report_progress)
         ids[unsure], exact[unsure] = _ordered(again, _settle(vectors, queries[unsure], again))
     tolerance = 4 * np.sqrt(vectors.corpus.dims) * _EPS32 * scale
     is_open = (candidates < vectors.left) & (exact[:, -1] <= exact[:, wanted - 1] + 2 * tolerance)
@@ -109,7 +111,7 @@ def distances(metric: str, query: NDArray[Any], vectors: NDArray[Any]) -> Double
 
 
 def _nearest(
-    vectors: VectorSet, queries: Floats, kept: int, kind: type, told: Callable[[float], None]
+    vectors: VectorSet, queries: Floats, kept: int, kind: type, report_progress: Callable[[float], None]
 ) -> tuple[Integers, Doubles, float]:
     """The `kept` best of all vectors by blocked matrix products, their rough distances, and the longest vector."""
     metric = vectors.corpus.metric
@@ -119,7 +121,7 @@ def _nearest(
     best = _Best(len(queries), kept)
     longest = 0.0
     for block in vectors.blocks():
-        told(block.first / vectors.corpus.vectors)
+        report_progress(block.first / vectors.corpus.vectors)
         here = np.flatnonzero(block.tags) if vectors.share is not None else np.arange(len(block))
         if not here.size:
             continue
@@ -216,21 +218,23 @@ def _check(vectors: VectorSet, ids: Integers, exact: Doubles, tolerance: Doubles
     return len(sample)
 
 
-def known_neighbours(vectors: VectorSet, k: int, cache: Path | None, told: Callable[[float], None]) -> Neighbours:
+def known_neighbours(
+    vectors: VectorSet, k: int, cache: Path | None, report_progress: Callable[[float], None]
+) -> Neighbours:
     """The true neighbours, from the cache if they are there for exactly these vectors, else computed and kept.
 
     Args:
         cache: folder of the user's cache; None to compute them each time.
     """
     if cache is None:
-        return find_neighbours(vectors, k, told)
+        return find_neighbours(vectors, k, report_progress)
     key = hashlib.sha256(f"{vectors.key} {k} {ORACLE}".encode()).hexdigest()
     path = cache / "neighbours" / f"{key}.npz"
     cached = _read(path)
     # The digest is of the vectors as this machine makes them now: the truth of others is worth nothing.
     if cached is not None and cached.digest == digest(vectors):
         return cached
-    neighbours = find_neighbours(vectors, k, told)
+    neighbours = find_neighbours(vectors, k, report_progress)
     with suppress(OSError):  # a cache that cannot be written costs time, not the run
         _write(path, neighbours)
     return neighbours
@@ -246,9 +250,9 @@ def _read(path: Path) -> Neighbours | None:
         return None
 
 
-def _write(path: Path, found: Neighbours) -> None:
+def _write(path: Path, neighbours: Neighbours) -> None:
     content = io.BytesIO()
-    np.savez(content, **{name: getattr(found, name) for name in (*_ARRAYS, *_NUMBERS, "digest")})
+    np.savez(content, **{name: getattr(neighbours, name) for name in (*_ARRAYS, *_NUMBERS, "digest")})
     write_whole(path, content.getbuffer())
 
 

@@ -13,7 +13,7 @@ import psutil
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from assay.errors import MeasureError
+from assay.errors import MeasureError, first_line
 from assay.run.policy import UrlPolicy, check, resolved
 from assay.run.targets.vector.collection import DriverCollection, Options, Search, SearchTask, own_name, renamed
 from assay.run.workloads.corpus import Block, Floats
@@ -233,8 +233,7 @@ class Pgvector(DriverCollection):
                 self._url, autocommit=True, connect_timeout=max(1, int(self._timeout_s))
             )
         except (self._psycopg.Error, ValueError) as problem:
-            message = _first_line(problem)
-            message = f"PostgreSQL cannot be reached: {message}"
+            message = f"PostgreSQL cannot be reached: {first_line(problem)}"
             try_ = "check the URL: postgresql://user@host:5432/database"
             raise MeasureError(message, code="unreachable", at="target.endpoint", try_=try_) from None
         with suppress(self._psycopg.Error):  # not there yet: `create` says so with what to do
@@ -353,11 +352,7 @@ def _register(library: Any, connection: psycopg.Connection[tuple[Any, ...]]) -> 
 
 
 def _refusal(problem: Exception, *, code: str, at: str) -> MeasureError:
-    return MeasureError(f"PostgreSQL refuses: {_first_line(problem)}", code=code, at=at)
-
-
-def _first_line(problem: Exception) -> str:
-    return next(iter(str(problem).strip().splitlines()), type(problem).__name__)
+    return MeasureError(f"PostgreSQL refuses: {first_line(problem)}", code=code, at=at)
 
 
 def _word(name: str) -> str:

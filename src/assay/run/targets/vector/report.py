@@ -62,35 +62,35 @@ class Findings:
 
 
 def report(
-    searches: Searches, vectors: VectorSet, truth: Neighbours, objective: Mapping[str, float], found: Findings
+    searches: Searches, vectors: VectorSet, truth: Neighbours, objective: Mapping[str, float], findings: Findings
 ) -> None:
     """Turn searches into figures; recall stands beside every latency."""
     due = searches.measured()
     fine = due & (searches.outcome == 0)
-    _keep_errors(searches, due, found)
+    _keep_errors(searches, due, findings)
     if not fine.any():
         raise _nothing_worked(searches)
     judged = judge(vectors, truth, searches.query[fine], searches.ids[fine])
     latency_ms = (searches.end_ns - searches.due_ns)[fine] / 1e6
     at_ns = searches.due_ns[fine] - searches.window[0]
-    found.samples += [
+    findings.samples += [
         SampleSet("latency_ms", "measure", at_ns, latency_ms),
         SampleSet("recall", "measure", at_ns, judged.recall),
     ]
     delay_ms = (searches.sent_ns - searches.due_ns)[fine] / 1e6
     if delay_ms.any():  # in a closed loop a search is due when it is sent
-        found.samples += [
+        findings.samples += [
             SampleSet("schedule_delay_ms", "measure", at_ns, delay_ms),
             SampleSet("service_ms", "measure", at_ns, latency_ms - delay_ms),
         ]
-    _keep_warmup(searches, found)
-    _keep_rates(searches, fine, found)
-    found.metrics |= dict(searches.metrics)
+    _keep_warmup(searches, findings)
+    _keep_rates(searches, fine, findings)
+    findings.metrics |= dict(searches.metrics)
     good = _good(objective, {"latency_ms": latency_ms, "recall": judged.recall})
     if good is not None:
-        found.metrics["goodput_per_s"] = good * found.metrics["throughput_per_s"]
-    found.facts |= dict(searches.facts)
-    found.facts["truth"] = {
+        findings.metrics["goodput_per_s"] = good * findings.metrics["throughput_per_s"]
+    findings.facts |= dict(searches.facts)
+    findings.facts["truth"] = {
         "how": "all distances in single precision, candidates settled in double",
         "confirmed_by_a_second_method": truth.checked,
         "settled_in_double": truth.settled,
@@ -98,7 +98,7 @@ def report(
         "k": truth.k,
         "neighbours_of_a_query": truth.wanted,
     }
-    found.facts["answers"] = {
+    findings.facts["answers"] = {
         "judged": int(fine.sum()),
         "different_queries": len(np.unique(searches.query[fine])),
         "ties": judged.ties,
@@ -108,44 +108,44 @@ def report(
     }
 
 
-def _keep_errors(searches: Searches, due: NDArray[np.bool_], found: Findings) -> None:
+def _keep_errors(searches: Searches, due: NDArray[np.bool_], findings: Findings) -> None:
     counts = np.bincount(searches.outcome[due], minlength=len(searches.kinds))
     failed = {kind: int(counts[code]) for code, kind in enumerate(searches.kinds) if code and counts[code]}
     cut = failed.pop(_CUT, 0)
     judged = int(due.sum()) - cut
-    found.metrics["error_rate"] = sum(failed.values()) / judged if judged else 0.0
+    findings.metrics["error_rate"] = sum(failed.values()) / judged if judged else 0.0
     if failed:
-        found.facts["errors"] = {
+        findings.facts["errors"] = {
             kind: {"count": count, "example": searches.examples.get(kind, "")} for kind, count in failed.items()
         }
     if searches.stopped != "finished":
-        found.facts["stopped"] = searches.stopped
+        findings.facts["stopped"] = searches.stopped
 
 
-def _keep_warmup(searches: Searches, found: Findings) -> None:
+def _keep_warmup(searches: Searches, findings: Findings) -> None:
     warm = searches.warmup() & (searches.outcome == 0)
     if warm.any():
         phase: SamplePhase = "warmup"
         at_ns = searches.due_ns[warm] - searches.due_ns[warm].min()
         latency_ms = (searches.end_ns - searches.due_ns)[warm] / 1e6
-        found.samples.append(SampleSet("latency_ms", phase, at_ns, latency_ms))
+        findings.samples.append(SampleSet("latency_ms", phase, at_ns, latency_ms))
 
 
-def _keep_rates(searches: Searches, fine: NDArray[np.bool_], found: Findings) -> None:
+def _keep_rates(searches: Searches, fine: NDArray[np.bool_], findings: Findings) -> None:
     begin, end = searches.window
     span_s = max(1e-9, (end - begin) / 1e9)
     # By when they ended: whatever was in flight at one end of the window makes up for the other.
     ended = (searches.outcome == 0) & (searches.end_ns >= begin) & (searches.end_ns < end)
     busy_ns = np.minimum(searches.end_ns, end) - np.maximum(searches.sent_ns, begin)
-    found.metrics["throughput_per_s"] = int(ended.sum()) / span_s
-    found.metrics["offered_per_s"] = int(searches.measured().sum()) / span_s
-    found.metrics["concurrency"] = float(np.maximum(busy_ns, 0)[searches.sent_ns > 0].sum()) / (end - begin)
-    found.facts["measured_s"] = round(span_s, 4)
-    found.facts["counted"] = {"items": int(ended.sum()), "window_ns": [begin, end]}
+    findings.metrics["throughput_per_s"] = int(ended.sum()) / span_s
+    findings.metrics["offered_per_s"] = int(searches.measured().sum()) / span_s
+    findings.metrics["concurrency"] = float(np.maximum(busy_ns, 0)[searches.sent_ns > 0].sum()) / (end - begin)
+    findings.facts["measured_s"] = round(span_s, 4)
+    findings.facts["counted"] = {"items": int(ended.sum()), "window_ns": [begin, end]}
     if not ended.any():  # a window shorter than one search: count what was due in it
         last = int(searches.end_ns[fine].max())
-        found.metrics["throughput_per_s"] = int(fine.sum()) / max(1e-9, (last - begin) / 1e9)
-        found.facts["counted"] = {"items": int(fine.sum()), "window_ns": [begin, last]}
+        findings.metrics["throughput_per_s"] = int(fine.sum()) / max(1e-9, (last - begin) / 1e9)
+        findings.facts["counted"] = {"items": int(fine.sum()), "window_ns": [begin, last]}
 
 
 def _good(objective: Mapping[str, float], values: Mapping[str, NDArray[np.float64]]) -> float | None:

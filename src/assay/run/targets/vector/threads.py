@@ -294,17 +294,17 @@ class Log:
         self._k = k
         self._chunks: list[NDArray[np.int64]] = []
 
-    def keep(self, query: int, due: int, sent: int, end: int, found: NDArray[np.int64] | None) -> None:
+    def keep(self, query: int, due: int, sent: int, end: int, neighbours: NDArray[np.int64] | None) -> None:
         """Note one search; called between two searches, never while one is timed."""
         row = len(self.query) % _ROWS
         if row == 0:
             self._chunks.append(np.full((_ROWS, self._k), -1, dtype=np.int64))
-        if found is not None:
-            self._chunks[-1][row, : len(found)] = found[: self._k]
+        if neighbours is not None:
+            self._chunks[-1][row, : len(neighbours)] = neighbours[: self._k]
         self.query.append(query)
         self.due.append(due)
         self.sent.append(sent)
-        self.failed.append(found is None)
+        self.failed.append(neighbours is None)
         self.end.append(end)  # last: a count of the ends counts whole rows
 
     def ids(self) -> NDArray[np.int64]:
