@@ -142,13 +142,13 @@ def sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
-def append_line(path: Path, line: str, *, mode: int = 0o644) -> None:
+def append_line(path: Path, line: str) -> None:
     """Append one line to a file; it is on disk when this returns, and apart from what a lost writer left half-written.
 
     Raises:
         OSError: if it cannot be written.
     """
-    fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, mode)
+    fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         size = os.lseek(fd, 0, os.SEEK_END)
         os.lseek(fd, max(0, size - 1), os.SEEK_SET)

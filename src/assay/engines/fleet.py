@@ -195,12 +195,10 @@ class FleetEngine:
     is_cancelled = False
     """Whether it is makes no difference here: the server ends its jobs."""
 
-    def __init__(
-        self, client: FleetClient, campaign: str, view: View, pause: Callable[[float], None] = time.sleep
-    ) -> None:
-        self.ledger = ServerLedger(client, campaign, view, pause)
+    def __init__(self, client: FleetClient, campaign: str, view: View) -> None:
+        self.ledger = ServerLedger(client, campaign, view)
         self.where = f"on {client.url}"
-        self._client, self._campaign, self._view, self._pause = client, campaign, view, pause
+        self._client, self._campaign, self._view = client, campaign, view
         self._state = "running"
         self._counts: Mapping[str, int] = {}
         self._shown: set[int] = set()
@@ -276,7 +274,7 @@ class FleetEngine:
         return Termination(None, None, {}, {})
 
     def wait(self, *, moved: bool) -> None:  # noqa: ARG002
-        self._pause(POLL_S)
+        time.sleep(POLL_S)
 
     def cancel(self) -> None:
         self._client.post(f"/campaigns/{self._campaign}/cancel")
@@ -299,9 +297,9 @@ class FleetEngine:
 class ServerLedger:
     """The record of a campaign on a server."""
 
-    def __init__(self, client: FleetClient, campaign: str, view: View, pause: Callable[[float], None]) -> None:
+    def __init__(self, client: FleetClient, campaign: str, view: View) -> None:
         self.campaign = campaign
-        self._client, self._view, self._pause = client, view, pause
+        self._client, self._view = client, view
 
     @contextmanager
     def following(self, server: FleetClient | None, note: Callable[[str], None]) -> Iterator[Reporter]:  # noqa: ARG002
@@ -320,7 +318,7 @@ class ServerLedger:
                 if not silent:
                     self._view.note(f"{away.problem.message}; the campaign goes on, waiting for the server")
                 silent = True
-                self._pause(POLL_S)
+                time.sleep(POLL_S)
             else:
                 return summary
 

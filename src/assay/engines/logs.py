@@ -27,6 +27,18 @@ class LogFile:
     path: Path
 
 
+def refuse_unknown_service(job: Job, service: str, there: Sequence[str], own: str) -> None:
+    """Refuse a service whose log is not among those that are there.
+
+    Args:
+        own: why there is none of a service that starts with the job itself.
+    """
+    if service not in there:
+        why = own if service in job.definition.services else "it has no such service"
+        message = f"job {job.id} has no log of {service!r} here: {why}"
+        raise UsageError(message, code="no-service", try_=f"there is {', '.join(there) or 'none'}")
+
+
 def read_logs(logs: Sequence[LogFile]) -> Iterator[LogChunk]:
     """What the logs hold now, one text after another."""
     for log in logs:

@@ -28,7 +28,6 @@ from assay.plan.job import FINAL
 from assay.report.result import read_job
 from assay.run.records import SingleRunResult
 from assay.store.listing import Listing
-from assay.store.records import StoredJob
 from assay.store.store import Store
 
 FILE = "server.json"
@@ -84,8 +83,7 @@ def result_of(store: Store, job_id: str) -> MultiRunJobResult:
     Raises:
         UsageError: if there is no such job.
     """
-    stored = Listing(store.engine).job(job_id)
-    return read_job(StoredJob(stored.job, stored.summary.state, stored.result, stored.summary.reason), store.runs)
+    return read_job(Listing(store.engine).job(job_id).stored, store.runs)
 
 
 def digest_of(result: MultiRunJobResult) -> str:

@@ -108,6 +108,10 @@ class JobDetail:
     result: str | None
     """The result document, once there is one."""
 
+    @property
+    def stored(self) -> StoredJob:
+        return StoredJob(self.job, self.summary.state, self.result, self.summary.reason)
+
 
 @dataclass(frozen=True, slots=True)
 class StoredResult:

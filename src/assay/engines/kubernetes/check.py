@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from assay.engines.kubernetes.client.api import NEEDED, WANTED, Api, Document, Version, name_of
-from assay.engines.kubernetes.client.client import connect
+from assay.engines.kubernetes.client.api import NEEDED, WANTED, Document, Version, name_of
+from assay.engines.kubernetes.client.client import Client, connect
 from assay.engines.kubernetes.objects.names import Part, job_name
 from assay.engines.kubernetes.objects.plan import asked_for
 from assay.engines.kubernetes.objects.pods import CONTAINER, QUEUE, container, own_mounts, pod_metadata, pod_spec
@@ -94,7 +94,7 @@ def check(section: Kubernetes, *, with_pod: bool = False) -> KubernetesCheck:
     return KubernetesCheck(str(version), api.address, api.namespace, _nodes(api), lacking, pod, tuple(problems))
 
 
-def _nodes(api: Api) -> tuple[NodeFacts, ...] | None:
+def _nodes(api: Client) -> tuple[NodeFacts, ...] | None:
     try:
         return tuple(map(_node, api.list("Node").items))
     except MeasureError:  # they belong to the whole cluster, which most accounts do not see
@@ -116,7 +116,7 @@ def _node(document: Document) -> NodeFacts:
     return NodeFacts(name_of(document), ready, room.get("cpu", ""), room.get("memory", ""), devices, tuple(taints))
 
 
-def _asked_pod(section: Kubernetes, api: Api, version: Version) -> dict[str, str]:
+def _asked_pod(section: Kubernetes, api: Client, version: Version) -> dict[str, str]:
     """What a pod says that is made like those of jobs, and runs a few lines of Python.
 
     Raises:
@@ -158,7 +158,7 @@ def trial(section: Kubernetes, campaign: str, version: Version) -> dict[str, Any
     }
 
 
-def _awaited(api: Api, campaign: str, section: Kubernetes) -> str:
+def _awaited(api: Client, campaign: str, section: Kubernetes) -> str:
     """Wait until the pod has ended, and return its name.
 
     Raises:
@@ -180,7 +180,7 @@ def _awaited(api: Api, campaign: str, section: Kubernetes) -> str:
         time.sleep(_LOOK_S)
 
 
-def _seen(api: Api, campaign: str, section: Kubernetes) -> Observation:
+def _seen(api: Client, campaign: str, section: Kubernetes) -> Observation:
     name = job_name(campaign, 0)
     pods = api.list("Pod", Part(campaign, "job", "check", 0, 1).selector()).items
     job = api.get("Job", name)

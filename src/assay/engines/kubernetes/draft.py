@@ -12,8 +12,8 @@ from pathlib import Path
 
 from assay.clock import Clock, iso
 from assay.engines.base import RunOptions
-from assay.engines.kubernetes.client.api import Api, Version
-from assay.engines.kubernetes.client.client import connect
+from assay.engines.kubernetes.client.api import Version
+from assay.engines.kubernetes.client.client import Client, connect
 from assay.engines.kubernetes.engine import KubernetesEngine
 from assay.engines.kubernetes.folder import KubernetesCampaign, folder_of
 from assay.engines.kubernetes.objects.manifests import MOST_BYTES
@@ -131,7 +131,7 @@ class KubernetesDraft:
     section: Kubernetes
     groups: tuple[Group, ...]
     packed: PackedJobs
-    api: Api
+    api: Client
     version: Version
     env: dict[str, str]
     loaded: Loaded

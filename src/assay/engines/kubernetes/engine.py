@@ -25,8 +25,8 @@ from assay.engines.base import (
 )
 from assay.engines.collect import Termination, has_result
 from assay.engines.folder import unfollowed
-from assay.engines.kubernetes.client.api import SILENT, Api
-from assay.engines.kubernetes.client.client import connect
+from assay.engines.kubernetes.client.api import SILENT
+from assay.engines.kubernetes.client.client import Client, connect
 from assay.engines.kubernetes.client.watch import watch_campaign
 from assay.engines.kubernetes.folder import (
     KubernetesCampaign,
@@ -34,7 +34,6 @@ from assay.engines.kubernetes.folder import (
     folder_of,
     is_on_kubernetes,
     known_folder,
-    read_document,
     remove_folder,
 )
 from assay.engines.kubernetes.observation import Observation
@@ -79,7 +78,7 @@ class KubernetesEngine:
         ledger: StoreLedger,
         folder: PodFolder,
         document: KubernetesCampaign,
-        api: Api,
+        api: Client,
         clock: Clock,
         tell: Callable[[str], None],
         where: str,
@@ -125,7 +124,7 @@ class KubernetesEngine:
             MeasureError: if the official client is not installed.
         """
         folder = known_folder(home, campaign)
-        document = read_document(folder)
+        document = folder.read_campaign(KubernetesCampaign)
         api = connect(document.section.model_copy(update={"namespace": document.namespace}))
         if api.address != document.address:
             view.note(f"campaign {campaign} was submitted to {document.address}; the cluster here is {api.address}")

@@ -132,15 +132,6 @@ class KubernetesCampaign:
         return next(group for group in self.groups if index in group.jobs)
 
 
-def read_document(folder: PodFolder) -> KubernetesCampaign:
-    """The document of a campaign.
-
-    Raises:
-        UsageError: if there is none.
-    """
-    return folder.read_campaign(KubernetesCampaign)
-
-
 def known_folder(store: Store, campaign: str) -> PodFolder:
     """The folder of a campaign of a store.
 

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from assay.engines.base import LogChunk
-from assay.engines.kubernetes.client.api import FORBIDDEN, SILENT, Api, Document, name_of, uid_of
-from assay.engines.kubernetes.client.client import connect
-from assay.engines.kubernetes.folder import KubernetesCampaign, PodFolder, known_folder, read_document
+from assay.engines.kubernetes.client.api import FORBIDDEN, SILENT, Document, name_of, uid_of
+from assay.engines.kubernetes.client.client import Client, connect
+from assay.engines.kubernetes.folder import KubernetesCampaign, PodFolder, known_folder
 from assay.engines.kubernetes.objects.names import Part
 from assay.engines.kubernetes.objects.plan import Group
 from assay.engines.kubernetes.objects.pods import CONTAINER, SERVICE
 from assay.engines.kubernetes.observation import read_pod
 from assay.engines.kubernetes.pod.log_transport import is_ours
 from assay.engines.kubernetes.pod_logs import PodLog
-from assay.engines.logs import LogFile, follow_logs, read_logs
-from assay.errors import MeasureError, UsageError
+from assay.engines.logs import LogFile, follow_logs, read_logs, refuse_unknown_service
+from assay.errors import MeasureError
 from assay.plan.job import FINAL, Job
 from assay.run.scratch import is_held, scratch_folder
 from assay.store.store import Store
@@ -34,18 +34,11 @@ def job_logs(store: Store, job: Job, service: str = "", *, follow: bool = False)
         MeasureError: if Kubernetes must be asked and does not answer.
     """
     folder = known_folder(store, job.campaign)
-    document = read_document(folder)
+    document = folder.read_campaign(KubernetesCampaign)
     group = document.group_of(job.index)
-    service_names = [entry.name for entry in group.services]
-    if service and service not in service_names:
-        own = list(job.definition.services)
-        why = (
-            "it runs in the job's pod, and its log is kept with the runs"
-            if service in own
-            else "it has no such service"
-        )
-        message = f"job {job.id} has no log of {service!r} here: {why}"
-        raise UsageError(message, code="no-service", try_=f"there is {', '.join(service_names) or 'none'}")
+    if service:
+        own = "it runs in the job's pod, and its log is kept with the runs"
+        refuse_unknown_service(job, service, [entry.name for entry in group.services], own)
     if _is_ended(store, job) or is_held(folder.path):
         stored_logs = kept_logs(folder, group, job, service)
         yield from follow_logs(lambda: stored_logs, lambda: _is_ended(store, job)) if follow else read_logs(stored_logs)
@@ -71,7 +64,7 @@ def kept_logs(folder: PodFolder, group: Group, job: Job, service: str = "") -> t
 class _Live:
     """Pods whose campaign nobody follows: their logs are read into a folder that goes afterwards."""
 
-    api: Api
+    api: Client
     document: KubernetesCampaign
     group: Group
     job: Job

@@ -10,7 +10,8 @@ from datetime import datetime
 from pydantic import JsonValue
 
 from assay.engines.base import FailureReason
-from assay.engines.kubernetes.client.api import Api, Document, name_of, uid_of
+from assay.engines.kubernetes.client.api import Document, name_of, uid_of
+from assay.engines.kubernetes.client.client import Client
 from assay.engines.kubernetes.client.watch import CampaignWatch
 from assay.engines.kubernetes.folder import KubernetesCampaign
 from assay.engines.kubernetes.objects import names
@@ -52,7 +53,7 @@ class PodExecution:
 class Observer:
     """Puts together what is known of the jobs and services of a campaign, one look after another."""
 
-    api: Api
+    api: Client
     campaign: KubernetesCampaign
     watching: CampaignWatch
     _jobs: dict[str, Document] = field(default_factory=dict)

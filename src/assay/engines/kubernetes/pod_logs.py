@@ -17,7 +17,8 @@ from pathlib import Path
 
 from assay.engines.base import FailureReason, Progress
 from assay.engines.collect import read_result
-from assay.engines.kubernetes.client.api import FORBIDDEN, NOT_FOUND, SILENT, Api
+from assay.engines.kubernetes.client.api import FORBIDDEN, NOT_FOUND, SILENT
+from assay.engines.kubernetes.client.client import Client
 from assay.engines.kubernetes.folder import PodFolder
 from assay.engines.kubernetes.objects.plan import Group
 from assay.engines.kubernetes.objects.pods import CONTAINER, SERVICE
@@ -49,7 +50,7 @@ _SILENT_S = 30.0
 class PodLog:
     """The log of one container."""
 
-    api: Api
+    api: Client
     pod: str
     container: str
     words: Path
@@ -158,7 +159,7 @@ class PodDelivery:
 
     @classmethod
     def of(
-        cls, api: Api, pod: str, out: Path, words: Path, tell: Tell, *, python: str, server: str | None
+        cls, api: Client, pod: str, out: Path, words: Path, tell: Tell, *, python: str, server: str | None
     ) -> PodDelivery:
         receiver = Receiver(out)
         log = PodLog(api, pod, CONTAINER, words, lambda line: receiver.take(line) == "words")
@@ -277,7 +278,7 @@ class PodDelivery:
 class PodLogs:
     """What the pods of a campaign write."""
 
-    api: Api
+    api: Client
     folder: PodFolder
     section: Kubernetes
     tell: Callable[[str], None]

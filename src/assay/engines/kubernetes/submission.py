@@ -8,14 +8,23 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 
 from pydantic import JsonValue
 
-from assay.engines.kubernetes.client.api import FORBIDDEN, SILENT, Api, Document, Kind, metadata, name_of, uid_of
+from assay.engines.kubernetes.client.api import (
+    FORBIDDEN,
+    SILENT,
+    Document,
+    Kind,
+    metadata,
+    name_of,
+    uid_of,
+)
+from assay.engines.kubernetes.client.client import Client
 from assay.engines.kubernetes.folder import KubernetesCampaign, PodFolder
 from assay.engines.kubernetes.objects import names
 from assay.engines.kubernetes.objects.manifests import (
@@ -48,7 +57,6 @@ LEAVING_S = 90.0
 # A pod that its node does not end this long after it had to is forced out: the node is lost.
 _OVERDUE_S = 10.0
 _LOOK_S, _TRIES = 0.5, 5
-Sleep = Callable[[float], None]
 
 
 @dataclass(slots=True)
@@ -80,7 +88,7 @@ def read_noted(folder: PodFolder) -> KubernetesSubmission:
 class Submitter:
     """Makes the objects of one campaign, as they are wanted."""
 
-    def __init__(self, folder: PodFolder, campaign: KubernetesCampaign, api: Api, jobs: Mapping[int, Job]) -> None:
+    def __init__(self, folder: PodFolder, campaign: KubernetesCampaign, api: Client, jobs: Mapping[int, Job]) -> None:
         self.folder, self.campaign, self.api, self.jobs = folder, campaign, api, jobs
         self.noted = read_noted(folder)
         self._setting = campaign.setting()
@@ -201,7 +209,7 @@ def secrets_of(section: Kubernetes) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def remove_job(api: Api, own: dict[str, str]) -> None:
+def remove_job(api: Client, own: dict[str, str]) -> None:
     """Remove the Jobs of one job, with their pods.
 
     Raises:
@@ -211,7 +219,7 @@ def remove_job(api: Api, own: dict[str, str]) -> None:
         api.delete("Job", name, uid=uid)
 
 
-def remove_shared(api: Api, campaign: str, group: str) -> None:
+def remove_shared(api: Client, campaign: str, group: str) -> None:
     """Remove what the jobs of a group shared: its services, and the name under which its pods met.
 
     Raises:
@@ -222,13 +230,13 @@ def remove_shared(api: Api, campaign: str, group: str) -> None:
             api.delete(kind, name_of(manifest), uid=uid_of(manifest))
 
 
-def take_out(api: Api, campaign: str, *, within_s: float = LEAVING_S, sleep: Sleep = time.sleep) -> tuple[str, ...]:
+def take_out(api: Client, campaign: str) -> tuple[str, ...]:
     """Remove everything of a campaign and wait until its pods are gone; return what would not go.
 
     Raises:
         MeasureError: if Kubernetes does not answer.
     """
-    until_s = time.monotonic() + within_s
+    until_s = time.monotonic() + LEAVING_S
     # Remove the Secret of a campaign by its name: nobody needs the right to look at those of others
     try:
         api.delete("Secret", secrets_name(campaign))
@@ -238,15 +246,15 @@ def take_out(api: Api, campaign: str, *, within_s: float = LEAVING_S, sleep: Sle
     while True:
         left: list[str] = []
         for kind in KINDS:
-            there = _listed(api, kind, campaign, sleep)
+            there = _listed(api, kind, campaign)
             left += [f"{kind} {name_of(manifest)}" for manifest in there]
             _remove(api, kind, there)
         if not left or time.monotonic() >= until_s:
             return tuple(left)
-        sleep(_LOOK_S)
+        time.sleep(_LOOK_S)
 
 
-def _remove(api: Api, kind: Kind, there: Iterable[Document]) -> None:
+def _remove(api: Client, kind: Kind, there: Iterable[Document]) -> None:
     for manifest in there:
         over = moment(metadata(manifest).get("deletionTimestamp"))
         if over is None:
@@ -262,7 +270,7 @@ def _nobody_ends(pod: Document, over: datetime) -> bool:
     return datetime.now(UTC) - over > timedelta(seconds=_OVERDUE_S)
 
 
-def _listed(api: Api, kind: Kind, campaign: str, sleep: Sleep) -> tuple[Document, ...]:
+def _listed(api: Client, kind: Kind, campaign: str) -> tuple[Document, ...]:
     """Ask a few times: a server that starts anew answers a moment later. What one may not see is not there for one."""
     for attempt in range(_TRIES):
         try:
@@ -272,11 +280,11 @@ def _listed(api: Api, kind: Kind, campaign: str, sleep: Sleep) -> tuple[Document
                 return ()
             if problem.problem.code != SILENT or attempt + 1 == _TRIES:
                 raise
-            sleep(_LOOK_S * 2**attempt)
+            time.sleep(_LOOK_S * 2**attempt)
     raise AssertionError("the last try returns or raises")
 
 
-def tear_down(api: Api, campaign: str) -> str:
+def tear_down(api: Client, campaign: str) -> str:
     """Remove whatever is left of a campaign; return what will not go in words, empty where nothing is left."""
     try:
         stubborn = take_out(api, campaign)

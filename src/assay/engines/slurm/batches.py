@@ -13,13 +13,13 @@ from assay.clock import iso
 from assay.documents import to_json
 from assay.engines.base import FailureReason, LogChunk
 from assay.engines.collect import tail_of
-from assay.engines.logs import LogFile, follow_logs, read_logs
-from assay.engines.slurm.folder import BatchPlan, SharedFolder, SlurmCampaign, folder_of, read_document
+from assay.engines.logs import LogFile, follow_logs, read_logs, refuse_unknown_service
+from assay.engines.slurm.folder import BatchPlan, SharedFolder, SlurmCampaign, folder_of
 from assay.engines.slurm.node.monitor import GROUP, NAME, reason
 from assay.engines.slurm.plan import Group
 from assay.engines.slurm.scheduler import WAITING, BatchState, failure_of, forgotten, is_final
 from assay.engines.slurm.submission import read_submitted
-from assay.errors import AssayError, UsageError
+from assay.errors import AssayError
 from assay.monitoring.discovery import Life, lives
 from assay.monitoring.monitor import MetricsOwner, joined, without
 from assay.monitoring.scraper import read_parts
@@ -163,7 +163,7 @@ def log_files(store: Store, job: Job, service: str = "") -> tuple[LogFile, ...]:
         UsageError: if it has no such service.
     """
     folder = folder_of(store.folder, job.campaign)
-    document = read_document(folder)
+    document = folder.read_campaign(SlurmCampaign)
     ids = read_submitted(folder).ids
     if service:
         return _of_service(folder, document, ids, job, service)
@@ -179,18 +179,8 @@ def _of_service(
         number = ids.get(MONITOR, "")
         streams = ("out", "err") if number else ()
         return tuple(LogFile(f"{MONITOR}.{stream}", folder.log(MONITOR, number, stream)) for stream in streams)
-    service_names = [entry.name for entry in group.services]
-    if service not in service_names:
-        own = list(job.definition.services)
-        why = (
-            "its node starts them, and their logs are kept with its runs"
-            if service in own
-            else "it has no such service"
-        )
-        names = ", ".join([*service_names, *([MONITOR] if document.monitored else [])]) or "none"
-        raise UsageError(
-            f"job {job.id} has no log of {service!r} here: {why}", code="no-service", try_=f"there is {names}"
-        )
+    names = [*(entry.name for entry in group.services), *([MONITOR] if document.monitored else [])]
+    refuse_unknown_service(job, service, names, "its node starts them, and their logs are kept with its runs")
     own_logs = [
         LogFile(f"{service}.{stream}", folder.service_log(group.name, service, stream)) for stream in ("out", "err")
     ]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from assay.engines.slurm import parsing
-from assay.engines.slurm.scheduler import BatchState, ClusterFacts, Dependency, is_final
+from assay.engines.slurm.scheduler import BatchState, ClusterFacts, Dependency, is_final, read_script, taken_as
 from assay.errors import MeasureError
 
 PATIENCE_S = 60.0
@@ -73,9 +73,7 @@ class CommandLine:
             if said.code:
                 raise _refused("sbatch", said, at=str(script))
         except MeasureError as problem:
-            if problem.problem.code != "slurm-silent":
-                raise
-            return self._found_again(comment, problem)
+            return taken_as(self, comment, problem)
         number = said.out.strip().splitlines()[-1].partition(";")[0] if said.out.strip() else ""
         if not number.isdigit():
             raise MeasureError(f"sbatch answered {said.out!r}, which is no number of a job", code="slurm-answer")
@@ -125,7 +123,6 @@ class CommandLine:
             accounting=accounting,
             why_no_accounting=why,
             max_array=_number(config.get("MaxArraySize")),
-            max_jobs=_number(config.get("MaxJobCount")),
             kept_s=_number(config.get("MinJobAge")),
         )
 
@@ -187,20 +184,6 @@ class CommandLine:
             ["sacct", "--noheader", "--parsable", f"--delimiter={parsing.FIELD}", f"--format={','.join(fields)}", *more]
         )
 
-    def _found_again(self, comment: str, problem: MeasureError) -> str:
-        """The number of a job that Slurm may have taken although it did not answer.
-
-        Raises:
-            MeasureError: the problem, if there is none.
-        """
-        try:
-            taken = {state.id for state in self.find(comment) if state.comment == comment}
-        except MeasureError:
-            raise problem from None
-        if len(taken) != 1:
-            raise problem
-        return taken.pop()
-
     def _answer(self, words: Sequence[str]) -> str:
         said = self._run(words)
         if said.code:
@@ -246,12 +229,7 @@ def _clean(environ: Mapping[str, str]) -> dict[str, str]:
 
 def _for_sbatch(script: Path) -> dict[str, str]:
     """The environment of a submission: defaults of the user hold where the script itself is silent."""
-    try:
-        lines = [line for line in script.read_text(encoding="utf-8").splitlines() if line.startswith("#SBATCH")]
-    except OSError as problem:
-        raise MeasureError(
-            f"cannot read the batch script: {problem.strerror}", code="no-file", at=str(script)
-        ) from None
+    lines = [line for line in read_script(script).splitlines() if line.startswith("#SBATCH")]
     own = {
         name: os.environ[name]
         for name, option in _TAKEN.items()

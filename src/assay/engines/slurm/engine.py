@@ -32,7 +32,6 @@ from assay.engines.slurm.folder import (
     SlurmCampaign,
     folder_of,
     is_on_cluster,
-    read_document,
     remove_folder,
 )
 from assay.engines.slurm.node.end import ask_to_end
@@ -130,7 +129,7 @@ class SlurmEngine:
     @classmethod
     def open(cls, home: Store, campaign: str, view: View, clock: Clock) -> SlurmEngine:
         folder = folder_of(home.folder, campaign)
-        document = read_document(folder)
+        document = folder.read_campaign(SlurmCampaign)
         ledger = StoreLedger(home, campaign, clock, folder, folder)
         where = f"in {folder.path}"
         return cls(ledger, folder, document, scheduler_for(document.slurm), clock, view.note, where)

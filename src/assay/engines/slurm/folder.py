@@ -214,15 +214,6 @@ class SlurmCampaign:
         return tuple(batch for batch in self.batches if batch.group == group and batch.role == "service")
 
 
-def read_document(folder: SharedFolder) -> SlurmCampaign:
-    """The document of a campaign.
-
-    Raises:
-        UsageError: if there is none.
-    """
-    return folder.read_campaign(SlurmCampaign)
-
-
 def remember_folder(store: Path, campaign: str, folder: SharedFolder) -> None:
     """Note in a store where the shared folder of a campaign lies."""
     text = json.dumps({"campaign": campaign, "folder": str(folder.path)})
@@ -265,7 +256,7 @@ def remove_folder(store: Path, campaign: str) -> str:
 
 def _removed(folder: SharedFolder, campaign: str) -> str:
     try:
-        owner = read_document(folder).campaign
+        owner = folder.read_campaign(SlurmCampaign).campaign
     except AssayError:
         owner = ""
     if owner != campaign:  # nothing is removed of which nobody knows what it is

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.engines.slurm import rest_documents as documents
-from assay.engines.slurm.scheduler import BatchState, ClusterFacts, Dependency, is_final
+from assay.engines.slurm.scheduler import BatchState, ClusterFacts, Dependency, is_final, read_script, taken_as
 from assay.errors import MeasureError
 from assay.http import failure_words, http_client
 
@@ -45,20 +45,12 @@ class Rest:
     def submit(self, script: Path, *, after: Sequence[Dependency] = (), comment: str) -> str:
         """Hand over a batch script and return the number of its job."""
         version, _ = self._interface()
-        try:
-            text = script.read_text(encoding="utf-8")
-        except OSError as problem:
-            raise MeasureError(
-                f"cannot read the batch script: {problem.strerror}", code="no-file", at=str(script)
-            ) from None
+        text = read_script(script)
         sent = documents.submission(text, comment=comment, after=after, version=version, environ=self._variables())
         try:
             answer = self._ask("POST", "slurm", "job/submit", sent)
         except MeasureError as problem:
-            taken = self._taken(comment) if problem.problem.code == "slurm-silent" else ""
-            if taken:
-                return taken
-            raise
+            return taken_as(self, comment, problem)
         number = answer.get("job_id", (answer.get("result") or {}).get("job_id"))
         if not isinstance(number, int) or number <= 0:
             message = f"slurmrestd told no number for {script.name}: {documents.complaints(answer) or answer}"
@@ -109,14 +101,6 @@ class Rest:
             accounting="slurmdbd" if accounting else "",
             why_no_accounting="" if accounting else "slurmrestd offers no slurmdb",
         )
-
-    def _taken(self, comment: str) -> str:
-        """The number of a job that was taken although no answer came; empty where there is none."""
-        try:
-            taken = {state.id for state in self.find(comment) if state.comment == comment}
-        except MeasureError:
-            return ""
-        return taken.pop() if len(taken) == 1 else ""
 
     def _variables(self) -> Mapping[str, str]:
         environ = os.environ if self.environ is None else self.environ

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from assay.engines.base import FailureReason as FailureReason
+from assay.errors import MeasureError
 from assay.spec.references import resolve_secrets
 from assay.spec.slurm import Batch, Slurm
 from assay.units import show_bytes, show_seconds
@@ -101,8 +102,6 @@ class ClusterFacts:
     why_no_accounting: str = ""
     max_array: int | None = None
     """Most tasks of one array."""
-    max_jobs: int | None = None
-    """Most jobs that the controller keeps at once."""
     kept_s: float | None = None
     """How long the controller itself remembers an ended job."""
 
@@ -165,6 +164,31 @@ def named_in(comment: str, campaign: str) -> str | None:
     """The name inside a comment of a campaign's job; None for the jobs of others."""
     prefix = comment_of(campaign, "")
     return comment.removeprefix(prefix) if comment.startswith(prefix) else None
+
+
+def taken_as(scheduler: Scheduler, comment: str, problem: MeasureError) -> str:
+    """The number of a job that Slurm may have taken although it did not answer.
+
+    Raises:
+        MeasureError: the problem, if there is none.
+    """
+    if problem.problem.code != "slurm-silent":
+        raise problem
+    try:
+        taken = {state.id for state in scheduler.find(comment) if state.comment == comment}
+    except MeasureError:
+        raise problem from None
+    if len(taken) != 1:
+        raise problem
+    return taken.pop()
+
+
+def read_script(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as problem:
+        message = f"cannot read the batch script: {problem.strerror}"
+        raise MeasureError(message, code="no-file", at=str(path)) from None
 
 
 def scheduler_for(slurm: Slurm) -> Scheduler:

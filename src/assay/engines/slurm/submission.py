@@ -182,32 +182,25 @@ def left(folder: SharedFolder, document: SlurmCampaign, scheduler: Scheduler) ->
     return [state for state in all_of(folder, document.campaign, scheduler) if not is_final(state.state)]
 
 
-def take_out(
-    folder: SharedFolder,
-    document: SlurmCampaign,
-    scheduler: Scheduler,
-    *,
-    within_s: float = LEAVING_S,
-    sleep: Callable[[float], None] = time.sleep,
-) -> tuple[str, ...]:
+def take_out(folder: SharedFolder, document: SlurmCampaign, scheduler: Scheduler) -> tuple[str, ...]:
     """Cancel every batch job of a campaign and wait until none is left; return those that would not go.
 
     Raises:
         MeasureError: if Slurm does not answer.
     """
-    until_s = time.monotonic() + within_s
+    until_s = time.monotonic() + LEAVING_S
     while True:
-        ids = {state.id for state in _patiently(lambda: left(folder, document, scheduler), sleep)}
+        ids = {state.id for state in _patiently(lambda: left(folder, document, scheduler))}
         if not ids or time.monotonic() >= until_s:
             return tuple(sorted(ids))
         scheduler.cancel(sorted(ids))
         # Only the controller is asked meanwhile: finding jobs anew asks accounting too, which a whole site shares.
-        while _alive(scheduler, ids, sleep) and time.monotonic() < until_s:
-            sleep(_LOOK_S)
+        while _alive(scheduler, ids) and time.monotonic() < until_s:
+            time.sleep(_LOOK_S)
 
 
-def _alive(scheduler: Scheduler, ids: Collection[str], sleep: Callable[[float], None]) -> bool:
-    states = _patiently(lambda: scheduler.states(ids), sleep)
+def _alive(scheduler: Scheduler, ids: Collection[str]) -> bool:
+    states = _patiently(lambda: scheduler.states(ids))
     return any(not is_final(state.state) for state in states.values())
 
 
@@ -222,13 +215,13 @@ def _let_end(document: SlurmCampaign, ids: Mapping[str, str], scheduler: Schedul
         time.sleep(_LOOK_S)
 
 
-def _patiently(ask: Callable[[], T], sleep: Callable[[float], None]) -> T:
+def _patiently(ask: Callable[[], T]) -> T:
     """Ask Slurm a few times: a controller that is busy or starts anew answers a moment later."""
     for _ in range(_TRIES - 1):
         try:
             return ask()
         except MeasureError:
-            sleep(_LOOK_S)
+            time.sleep(_LOOK_S)
     return ask()
 
 

@@ -31,7 +31,7 @@ from assay.serve.web.access import (
     User,
     example,
     readers,
-    unchanged,
+    tagged,
 )
 from assay.serve.web.problems import RequestProblem
 from assay.serve.web.reading import result_tag
@@ -154,12 +154,8 @@ def get_placement(campaign: CampaignId, state: State) -> PlacementView:
 )
 def get_campaign_result(campaign: CampaignId, state: State, request: Request) -> Response:
     """Read the result document as it is now, finished or not."""
-    tag = result_tag(state.kept, campaign)
-    same = unchanged(request, tag)
-    if same is not None:
-        return same
-    record = read_campaign(state.kept.store, campaign)
-    return Response(to_json(record), media_type="application/json", headers={"ETag": tag, "Cache-Control": "no-cache"})
+    kept = state.kept
+    return tagged(request, result_tag(kept, campaign), lambda: to_json(read_campaign(kept.store, campaign)))
 
 
 @router.get(
@@ -170,12 +166,10 @@ def get_campaign_result(campaign: CampaignId, state: State, request: Request) ->
 )
 def get_campaign_answer(campaign: CampaignId, state: State, request: Request) -> Response:
     """Read what a campaign answers, in words: the best point, the effect of each axis, doubts by reason, failures."""
-    tag = result_tag(state.kept, campaign)
-    same = unchanged(request, tag)
-    if same is not None:
-        return same
-    written = write_answer(read_campaign(state.kept.store, campaign))
-    return Response(to_json(written), media_type="application/json", headers={"ETag": tag, "Cache-Control": "no-cache"})
+    kept = state.kept
+    return tagged(
+        request, result_tag(kept, campaign), lambda: to_json(write_answer(read_campaign(kept.store, campaign)))
+    )
 
 
 @router.get(

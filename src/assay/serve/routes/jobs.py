@@ -36,7 +36,7 @@ from assay.serve.web.access import (
     User,
     WantedJobs,
     readers,
-    unchanged,
+    tagged,
 )
 from assay.serve.web.problems import RequestProblem, bad_value
 from assay.serve.web.reading import ComparisonMatrix, ResultView, comparison, job_result, result_view
@@ -174,12 +174,8 @@ def get_samples(job: JobId, run: RunId, state: State) -> FileResponse:
 def get_job_panels(job: JobId, state: State, request: Request) -> Response:
     """Read the pictures of a job, drawn as the HTML report draws them, each with its numbers."""
     detail = state.kept.listing.job(job)
-    tag = panels_tag(state.kept, detail)
-    if (answer := unchanged(request, tag)) is not None:
-        return answer
     # Thousands of numbers that are known to be right: they are not checked once more on their way out.
-    drawn = to_json(panels_of_job(state.kept, detail))
-    return Response(drawn, media_type="application/json", headers={"ETag": tag, "Cache-Control": "no-cache"})
+    return tagged(request, panels_tag(state.kept, detail), lambda: to_json(panels_of_job(state.kept, detail)))
 
 
 @router.get("/{job}/outputs", dependencies=[readers])

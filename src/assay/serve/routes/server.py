@@ -31,7 +31,7 @@ from assay.serve.web.access import (
     admins,
     public,
     readers,
-    unchanged,
+    tagged,
 )
 from assay.serve.web.problems import RETRY_AFTER_S, Unavailable, bad_value
 from assay.serve.web.records import Health, Listed, Readiness, TokenInput
@@ -123,8 +123,7 @@ async def get_session(state: State, by: Reader) -> Session:
 def get_schema(request: Request) -> Response:
     """Read the JSON Schema of the benchmark file: every key with its type and meaning."""
     text, tag = _schema()
-    headers = {"ETag": tag, "Cache-Control": "no-cache"}
-    return unchanged(request, tag) or Response(text, media_type="application/json", headers=headers)
+    return tagged(request, tag, lambda: text)
 
 
 @cache

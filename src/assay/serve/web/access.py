@@ -167,6 +167,12 @@ def unchanged(request: Request, tag: str) -> Response | None:
     return Response(status_code=304, headers={"ETag": tag}) if tag.removeprefix("W/") in tags or "*" in tags else None
 
 
+def tagged(request: Request, tag: str, make: Callable[[], str]) -> Response:
+    """A JSON document, made where the client has another version of it."""
+    headers = {"ETag": tag, "Cache-Control": "no-cache"}
+    return unchanged(request, tag) or Response(make(), media_type="application/json", headers=headers)
+
+
 def example(body: object, status: int = 200, **more: object) -> Answers:
     """An answer of a route with an example of it, for the OpenAPI document."""
     return {status: {**more, "content": {"application/json": {"example": body}}}}

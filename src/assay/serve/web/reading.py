@@ -22,7 +22,7 @@ from assay.report.wording import headline_of, job_label, machine_name
 from assay.serve.state import ServerStore
 from assay.store.database import reading
 from assay.store.listing import JobFilter, Page
-from assay.store.records import JobDetail, JobSummary, StoredJob, StoredResult
+from assay.store.records import JobDetail, JobSummary, StoredResult
 from assay.store.tables import EventRow
 from assay.version import __version__
 
@@ -124,8 +124,7 @@ def every(read: Callable[..., Page[T]], *arguments: object, **named: object) -> 
 
 def job_result(kept: ServerStore, detail: JobDetail) -> MultiRunJobResult:
     """A job's result, or what is known of it."""
-    summary = detail.summary
-    return read_job(StoredJob(detail.job, summary.state, detail.result, summary.reason), kept.store.runs)
+    return read_job(detail.stored, kept.store.runs)
 
 
 def result_tag(kept: ServerStore, campaign: str) -> str:

@@ -233,7 +233,7 @@ class _Work:
                 self.problems.append(problem)
 
 
-def trim(backing: Backing, shelves: Shelves, wanted: Wanted, *, now: float | None = None) -> int:
+def trim(backing: Backing, shelves: Shelves, wanted: Wanted) -> int:
     """Take copies away that the object store has, the longest unused first, until they fit; return how many.
 
     A file that has not been sent stays, and so does one that the object store turns out not to have: it is sent again,
@@ -242,7 +242,7 @@ def trim(backing: Backing, shelves: Shelves, wanted: Wanted, *, now: float | Non
     most = backing.settings.cache_bytes
     if most is None:
         return 0
-    at = time.time() if now is None else now
+    at = time.time()
     copies = sorted(_copies(shelves))
     total = sum(size for _, size, _, _ in copies)
     taken = 0

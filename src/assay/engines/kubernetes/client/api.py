@@ -1,13 +1,13 @@
-"""What is asked of Kubernetes and what it answers: one small protocol, whichever way it is reached."""
+"""What is asked of Kubernetes and what it answers: objects, changes, rights, and refusals in its own words."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from assay.errors import MeasureError
 
@@ -83,99 +83,6 @@ class Expired(MeasureError):  # noqa: N818  (it is no failure: whoever watches l
     """The server does not remember what happened since: list anew, and watch from there."""
 
     default_code = GONE
-
-
-class Api(Protocol):
-    """A way to reach the objects of one namespace.
-
-    Every call raises MeasureError: with the code `kubernetes-silent` where the server does not answer and asking again
-    may help, `kubernetes-forbidden` where the account lacks a right, `kubernetes-refused` where the request is wrong.
-    """
-
-    @property
-    def namespace(self) -> str:
-        """The namespace of everything that is asked for."""
-        ...
-
-    @property
-    def address(self) -> str:
-        """Where the server is, for messages."""
-        ...
-
-    def version(self) -> Version: ...
-
-    def create(self, document: Document) -> Document:
-        """Make an object and return it as the server keeps it.
-
-        An object of the same name that carries the same campaign is returned as it is: whoever asks again because no
-        answer came makes nothing twice.
-
-        Raises:
-            MeasureError: with the code `kubernetes-exists` if somebody else's object has the name.
-        """
-        ...
-
-    def get(self, kind: Kind, name: str) -> Document | None: ...
-
-    def list(self, kind: Kind, selector: str = "", *, fields: str = "") -> ObjectList:
-        """All objects of a kind whose labels (and fields) match."""
-        ...
-
-    def watch(
-        self, kind: Kind, selector: str = "", *, fields: str = "", since: str, within_s: float
-    ) -> Iterator[Change]:
-        """What happens to objects after a moment; ends when the server ends it, at the latest after a time.
-
-        Raises:
-            Expired: if the server does not remember that moment any more.
-        """
-        ...
-
-    def patch(self, kind: Kind, name: str, change: Document) -> Document | None:
-        """Merge a part into an object; return it, or None where there is none."""
-        ...
-
-    def delete(self, kind: Kind, name: str, *, uid: str = "", grace_s: float | None = None) -> bool:
-        """Have an object removed, together with everything that it owns; return whether it was there.
-
-        Args:
-            uid: remove only this very one, and none that has taken its name since.
-            grace_s: how long a pod may take to end; its own setting when left out.
-        """
-        ...
-
-    def logs(
-        self,
-        pod: str,
-        container: str,
-        *,
-        follow: bool = False,
-        tail: int | None = None,
-        since_s: float | None = None,
-        timestamps: bool = False,
-        within_s: float | None = None,
-    ) -> Iterator[bytes]:
-        """What a container of a pod wrote, in pieces as they come; they break anywhere, also inside lines.
-
-        Args:
-            within_s: end after this time without a new piece; the patience of a request when left out.
-
-        Raises:
-            MeasureError: with the code `kubernetes-not-found` if there is no such pod.
-        """
-        ...
-
-    def execute(self, pod: str, container: str, words: Sequence[str], *, within_s: float) -> Iterator[bytes]:
-        """Run a command in a container; its stdout in pieces.
-
-        Raises:
-            MeasureError: if it ends with anything but 0 (with what it wrote to stderr), or not in time.
-        """
-        ...
-
-    def may(self, rights: Sequence[Right]) -> Mapping[Right, bool]:
-        """Which of these things this account may do in the namespace."""
-        ...
 
 
 def version_of(document: Document) -> str:

@@ -141,7 +141,11 @@ _SIGNS = {" 404": NOT_FOUND, " 403": FORBIDDEN, " 401": TOKEN, " 400": REFUSED}
 
 @dataclass(slots=True)
 class Client:
-    """Reaches the objects of one namespace."""
+    """Reaches the objects of one namespace.
+
+    Every call raises MeasureError: with the code `kubernetes-silent` where the server does not answer and asking again
+    may help, `kubernetes-forbidden` where the account lacks a right, `kubernetes-refused` where the request is wrong.
+    """
 
     api_client: Any
     """The official client, already configured: `kubernetes.client.ApiClient`."""
@@ -162,7 +166,14 @@ class Client:
         return read_version(self._ask("GET", "/version"))
 
     def create(self, document: Document) -> Document:
-        """Make an object, or find the one that was made before."""
+        """Make an object and return it as the server keeps it.
+
+        An object of the same name that carries the same campaign is returned as it is: whoever asks again because no
+        answer came makes nothing twice.
+
+        Raises:
+            MeasureError: with the code `kubernetes-exists` if somebody else's object has the name.
+        """
         kind: Any = document["kind"]
         answer = self._asked("POST", self._path(kind), body=document)
         if answer.status == HTTPStatus.CONFLICT and "AlreadyExists" in reason_of(answer.content):
@@ -200,7 +211,11 @@ class Client:
     def watch(
         self, kind: Kind, selector: str = "", *, fields: str = "", since: str, within_s: float
     ) -> Iterator[Change]:
-        """What happens to objects after a moment, for a while."""
+        """What happens to objects after a moment; ends when the server ends it, at the latest after a time.
+
+        Raises:
+            Expired: if the server does not remember that moment any more.
+        """
         query = {
             "watch": "true",
             "labelSelector": selector,
@@ -214,12 +229,17 @@ class Client:
                 yield change_in(line, self.address)
 
     def patch(self, kind: Kind, name: str, change: Document) -> Document | None:
-        """Merge a part into an object."""
+        """Merge a part into an object; return it, or None where there is none."""
         answer = self._asked("PATCH", self._path(kind, name), body=change, content="application/merge-patch+json")
         return None if answer.status == HTTPStatus.NOT_FOUND else document_of(answer, self.address, f"{kind} {name}")
 
     def delete(self, kind: Kind, name: str, *, uid: str = "", grace_s: float | None = None) -> bool:
-        """Have an object removed, together with everything that it owns; return whether it was there."""
+        """Have an object removed, together with everything that it owns; return whether it was there.
+
+        Args:
+            uid: remove only this very one, and none that has taken its name since.
+            grace_s: how long a pod may take to end; its own setting when left out.
+        """
         options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
         options |= {"preconditions": {"uid": uid}} if uid else {}
         options |= {"gracePeriodSeconds": max(0, round(grace_s))} if grace_s is not None else {}
@@ -230,30 +250,28 @@ class Client:
         return True
 
     def logs(
-        self,
-        pod: str,
-        container: str,
-        *,
-        follow: bool = False,
-        tail: int | None = None,
-        since_s: float | None = None,
-        timestamps: bool = False,
-        within_s: float | None = None,
+        self, pod: str, container: str, *, since_s: float | None = None, timestamps: bool = False
     ) -> Iterator[bytes]:
-        """What a container of a pod wrote, in pieces as they come."""
+        """What a container of a pod wrote, in pieces; they break anywhere, also inside lines.
+
+        Raises:
+            MeasureError: with the code `kubernetes-not-found` if there is no such pod.
+        """
         query = {
             "container": container,
-            "follow": "true" if follow else "",
-            "tailLines": "" if tail is None else str(tail),
             "sinceSeconds": "" if since_s is None else str(max(1, round(since_s))),
             "timestamps": "true" if timestamps else "",
         }
         path = f"{self._path('Pod', pod)}/log"
-        with closing(self._pieces(path, query, within_s or self.patience_s, ends=follow)) as pieces:
+        with closing(self._pieces(path, query, self.patience_s)) as pieces:
             yield from pieces
 
     def execute(self, pod: str, container: str, words: Sequence[str], *, within_s: float) -> Iterator[bytes]:
-        """Run a command in a container; its stdout in pieces."""
+        """Run a command in a container; its stdout in pieces.
+
+        Raises:
+            MeasureError: if it ends with anything but 0 (with what it wrote to stderr), or not in time.
+        """
         query = [("container", container), ("stdout", "true"), ("stderr", "true")]
         url = self._url(f"{self._path('Pod', pod)}/exec", [*query, *(("command", word) for word in words)])
         until_s, errors, status = time.monotonic() + within_s, b"", b""
@@ -379,7 +397,7 @@ class Client:
         if self._entered and answer.status in _UNKNOWN and time.monotonic() - self._silent_s < _LEARNING_S:
             raise not_ready_yet(answer, self.address)
 
-    def _pieces(self, path: str, query: Mapping[str, str], read_s: float, *, ends: bool) -> Pieces:
+    def _pieces(self, path: str, query: Mapping[str, str], read_s: float, *, ends: bool = False) -> Pieces:
         """What comes, as it comes; `ends` where silence is the end, and no failure."""
         import urllib3
 

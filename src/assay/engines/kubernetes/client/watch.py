@@ -11,7 +11,6 @@ from typing import Any
 
 from assay.engines.kubernetes.client.api import (
     SILENT,
-    Api,
     Change,
     Document,
     Expired,
@@ -22,6 +21,7 @@ from assay.engines.kubernetes.client.api import (
     uid_of,
     version_of,
 )
+from assay.engines.kubernetes.client.client import Client
 from assay.engines.kubernetes.objects.names import of_campaign
 from assay.errors import MeasureError
 
@@ -39,7 +39,7 @@ class Mirror:
     It is used by one thread; every change is kept before it is passed on, so that a break loses nothing.
     """
 
-    api: Api
+    api: Client
     kind: Kind
     selector: str = ""
     fields: str = ""
@@ -133,7 +133,7 @@ def differences(before: dict[str, Document], after: dict[str, Document]) -> Iter
 class CampaignWatch:
     """The objects of a campaign as they are now, and as they were last before they went."""
 
-    api: Api
+    api: Client
     campaign: str
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _there: dict[tuple[str, str], Document] = field(default_factory=dict)
@@ -236,7 +236,7 @@ def ended(document: Document, kind: Kind) -> Document:
 
 
 @contextmanager
-def watch_campaign(api: Api, campaign: str) -> Iterator[CampaignWatch]:
+def watch_campaign(api: Client, campaign: str) -> Iterator[CampaignWatch]:
     """Watch a campaign for as long as the body runs."""
     watch = CampaignWatch(api, campaign)
     threads = [threading.Thread(target=watch._watch, args=(kind,), name=f"watch-{kind}", daemon=True) for kind in KINDS]

@@ -82,11 +82,6 @@ def job_objects(setting: Setting, one: JobSubmission) -> tuple[Object, ...]:
     return tuple(_job(setting, one, member) for member in members)
 
 
-def job_names(setting: Setting, one: JobSubmission) -> tuple[str, ...]:
-    """The names of an attempt's Jobs, as `job_objects` gives them."""
-    return tuple(name_of(made) for made in job_objects(setting, one))
-
-
 def document(
     setting: Setting,
     one: JobSubmission,
