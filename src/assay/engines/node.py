@@ -11,10 +11,12 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from assay.engines.base import Progress
 from assay.errors import MeasureError
@@ -157,47 +159,55 @@ def meeting_places(meeting: Meeting, runs: int) -> list[Path]:
 
 
 class ProgressView(PlainView):
-    """Says on its own log what a plain view says, and writes down how far the job is."""
+    """Says on its own log what a plain view says, and reports how far the job is, now and then."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, report: Callable[[Progress], None]) -> None:
         super().__init__(sys.stdout)
-        self._path = path
-        self._run, self._of, self._phase, self._share = 0, 0, "", 0.0
-        self._written_s = -EVERY_S
+        self._report = report
+        self._progress: Progress | None = None
+        self._reported_s = -EVERY_S
 
     def run(self, run_id: int, of: int) -> None:
         super().run(run_id, of)
-        self._run, self._of, self._phase, self._share = run_id + 1, of, "", 0.0
-        self._write()
+        self._report_now(Progress(run_id + 1, of))
 
     def phase(self, name: str) -> None:
         super().phase(name)
-        self._phase, self._share = name, 0.0
-        self._write()
+        if self._progress is not None:
+            self._report_now(replace(self._progress, phase=name, share=0.0))
 
     def progress(self, share: float, note: str) -> None:
         super().progress(share, note)
-        self._share = share
-        if time.monotonic() - self._written_s >= EVERY_S:
-            self._write()
+        if self._progress is not None:
+            self._progress = replace(self._progress, share=share)
+            if time.monotonic() - self._reported_s >= EVERY_S:
+                self._report_now(self._progress)
 
-    def _write(self) -> None:
-        """Write it whole; a folder that cannot be written to now must not end a measurement."""
-        if not self._run:
-            return
-        self._written_s = time.monotonic()
-        report = {"run": self._run, "of": self._of, "phase": self._phase, "share": self._share}
-        partial = self._path.with_suffix(".part")
-        with suppress(OSError):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            partial.write_text(json.dumps(report))
-            partial.replace(self._path)
+    def _report_now(self, progress: Progress) -> None:
+        self._progress, self._reported_s = progress, time.monotonic()
+        self._report(progress)
+
+
+def progress_of(document: Mapping[str, Any]) -> Progress | None:
+    """How far a job is, as it was written down; None where that is not what was written."""
+    try:
+        return Progress(int(document["run"]), int(document["of"]), str(document["phase"]), float(document["share"]))
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def write_progress(path: Path, progress: Progress) -> None:
+    """Write it whole; a folder that cannot be written to now must not end a measurement."""
+    partial = path.with_suffix(".part")
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(json.dumps(asdict(progress)))
+        partial.replace(path)
 
 
 def read_progress(path: Path) -> Progress | None:
     """How far a job is; None where it has not said so yet."""
     try:
-        report = json.loads(path.read_text())
-        return Progress(int(report["run"]), int(report["of"]), str(report["phase"]), float(report["share"]))
-    except (OSError, ValueError, KeyError, TypeError):
+        return progress_of(json.loads(path.read_text()))
+    except (OSError, ValueError):
         return None

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
-from assay.engines.node import Progress, ProgressView, read_progress
+from assay.engines.node import Progress, ProgressView, read_progress, write_progress
 
 
 def test_what_is_written_is_read_back(tmp_path):
     path = tmp_path / "out" / "progress.json"
-    view = ProgressView(path)
+    view = ProgressView(partial(write_progress, path))
     view.phase("prepare")
     assert read_progress(path) is None, "no run has begun"
     view.run(1, 5)
@@ -21,7 +23,7 @@ def test_what_is_written_is_read_back(tmp_path):
 
 def test_progress_inside_a_phase_is_written_now_and_then(tmp_path, monkeypatch):
     monkeypatch.setattr("assay.engines.node.EVERY_S", 0.0)
-    view = ProgressView(tmp_path / "progress.json")
+    view = ProgressView(partial(write_progress, tmp_path / "progress.json"))
     view.run(0, 3)
     view.phase("warm-up")
     view.progress(0.4, "")
@@ -30,7 +32,7 @@ def test_progress_inside_a_phase_is_written_now_and_then(tmp_path, monkeypatch):
 
 def test_a_folder_that_cannot_be_written_to_ends_no_measurement(tmp_path):
     (tmp_path / "file").touch()
-    view = ProgressView(tmp_path / "file" / "progress.json")
+    view = ProgressView(partial(write_progress, tmp_path / "file" / "progress.json"))
     view.run(0, 1)
     view.phase("measure")
 

@@ -24,6 +24,7 @@ from assay.engines.kubernetes.objects.plan import Group
 from assay.engines.kubernetes.objects.pods import CONTAINER, SERVICE
 from assay.engines.kubernetes.observation import Observation, PodObservation
 from assay.engines.kubernetes.pod.log_transport import Parcel, Receiver
+from assay.engines.node import progress_of
 from assay.errors import AssayError, MeasureError
 from assay.exec.document import RESULT
 from assay.plan.job import Job
@@ -174,16 +175,7 @@ class PodDelivery:
     def progress(self) -> Progress | None:
         """How far the job is, as it said last."""
         document = self.receiver.progress
-        try:
-            return (
-                None
-                if document is None
-                else Progress(
-                    int(document["run"]), int(document["of"]), str(document["phase"]), float(document["share"])
-                )
-            )
-        except (KeyError, TypeError, ValueError):
-            return None
+        return None if document is None else progress_of(document)
 
     def read(self) -> bool:
         """Read what its pod has written since; whether there was anything.

@@ -9,9 +9,9 @@ from typing import Literal
 from assay.engines.slurm.script import directives, largest
 from assay.errors import UsageError
 from assay.plan.job import Job, point_key
+from assay.plan.plan import most_at_once, refuse_clients
 from assay.spec.benchmark import Benchmark, Needs
 from assay.spec.slurm import Batch, Clients, Slurm, merged
-from assay.spec.target import EndpointTarget
 
 # Tasks of one array where the cluster does not say how many it takes (MaxArraySize of Slurm's own is 1001).
 USUAL_ARRAY = 1000
@@ -111,32 +111,13 @@ def _arrays(slurm: Slurm, jobs: Sequence[Job], most: int) -> Iterable[Group]:
             jobs=tuple(job.index for job in members),
             batch=_job_batch(slurm),
             needs=largest(_whole_needs(job, slurm) for job in members),
-            at_once=_limit(slurm, members),
+            at_once=most_at_once(slurm, members),
         )
-
-
-def _limit(slurm: Slurm, jobs: Sequence[Job]) -> int | None:
-    """How many jobs of an array may run at once: loads on one and the same server never, unless the file says so."""
-    if slurm.at_once is not None:
-        return slurm.at_once
-    on_a_server = any(isinstance(job.definition.target, EndpointTarget) for job in jobs)
-    return 1 if on_a_server and not slurm.parallel else None
 
 
 def _point(slurm: Slurm, members: Sequence[Job]) -> Group:
     first = members[0]
-    hosts, clients = first.definition.load.hosts, len(members)
-    if slurm.client_count not in (None, hosts):
-        message = f"place.slurm.clients is {slurm.client_count} and load.hosts is {hosts}"
-        remedy = "keep one of them: both say how many clients share the load"
-        raise UsageError(message, code="slurm-option", at="place.slurm.clients", try_=remedy)
-    if slurm.at_once is not None and slurm.at_once < clients:
-        raise UsageError(
-            f"place.slurm.at_once is {slurm.at_once}, and {clients} clients must run at once: they would wait for ever",
-            code="slurm-option",
-            at="place.slurm.at_once",
-            try_="raise or remove at_once",
-        )
+    refuse_clients("slurm", slurm, members)
     own = slurm.services != "node"
     services = tuple(_service(slurm, first, name) for name in first.definition.services) if own else ()
     needs = largest(job.definition.needs for job in members)

@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 from assay.errors import UsageError
 from assay.plan.job import Job, point_key
+from assay.plan.plan import most_at_once, refuse_clients
 from assay.spec.benchmark import Benchmark, Needs, Service
 from assay.spec.kubernetes import Distributed, Kubernetes, KubernetesClients, Pod, merged_pod
 from assay.spec.references import references
-from assay.spec.target import CommandTarget, EndpointTarget, Target, Together
+from assay.spec.target import CommandTarget, Target, Together
 from assay.units import show_bytes
 
 # Every service has a pod and so an address of its own: nobody else can have taken this port.
@@ -164,36 +165,21 @@ def _alone(section: Kubernetes, jobs: Sequence[Job]) -> Iterable[Group]:
     if not jobs:
         return
     made = Group(
-        "jobs", "jobs", tuple(job.index for job in jobs), job_pod(section), at_once=_limit(section, jobs), services=()
+        "jobs",
+        "jobs",
+        tuple(job.index for job in jobs),
+        job_pod(section),
+        at_once=most_at_once(section, jobs),
+        services=(),
     )
     for job in jobs:
         asked_for(made.pod, _whole_needs(job, made))
     yield made
 
 
-def _limit(section: Kubernetes, jobs: Sequence[Job]) -> int | None:
-    """How many jobs may be there at once: loads on one and the same server never, unless the file says so."""
-    if section.at_once is not None:
-        return section.at_once
-    on_a_server = any(isinstance(job.definition.target, EndpointTarget) for job in jobs)
-    return 1 if on_a_server and not section.parallel else None
-
-
 def _point(section: Kubernetes, members: Sequence[Job]) -> Group:
-    first, clients = members[0], len(members)
-    if section.client_count not in (None, first.definition.load.hosts):
-        raise _refused(
-            f"place.kubernetes.clients is {section.client_count} and load.hosts is {first.definition.load.hosts}",
-            "clients",
-            "keep one of them: both say how many clients share the load",
-        )
-    if section.at_once is not None and section.at_once < clients:
-        raise _refused(
-            f"place.kubernetes.at_once is {section.at_once}, and {clients} clients must run at once: they would wait "
-            "for ever",
-            "at_once",
-            "raise or remove at_once",
-        )
+    first = members[0]
+    refuse_clients("kubernetes", section, members)
     made = Group(
         f"point-{first.index:04}",
         "point",

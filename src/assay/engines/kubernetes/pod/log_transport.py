@@ -17,12 +17,13 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from assay.analyse.records import MultiRunJobResult
 from assay.engines.kubernetes.pod.context import ENDED, ENDED_FILE, read_inside
+from assay.engines.node import ProgressView
 from assay.errors import AssayError
 from assay.exec.document import RESULT
 from assay.files import write_whole
@@ -41,7 +42,6 @@ Taken = Literal["words", "part", "file", "kept", "at", "end"]
 LOG_BYTES = 8 * 2**20
 # How long a pod waits with what did not fit: long enough for somebody who follows, short enough to free its node.
 HOLD_S = 600.0
-EVERY_S = 5.0
 # In the folder of a result: what waits there, and that somebody has fetched it.
 HELD, TAKEN = "held.json", "taken"
 _LOOK_S = 0.2
@@ -318,8 +318,8 @@ def _parcel(told: Mapping[str, Any]) -> Parcel:
     return Parcel(path, size, digest)
 
 
-class PodView(PlainView):
-    """Says what a plain view says, how far the job is, and hands out every run as it ends."""
+class PodView(ProgressView):
+    """Says how far the job is, and hands out every run as it ends."""
 
     def __init__(self, sender: Sender, before_run: Callable[[int], None] | None = None) -> None:
         """Who hands out, and what comes before each run.
@@ -327,40 +327,21 @@ class PodView(PlainView):
         Args:
             before_run: waits for those that begin the run together with this pod; nobody when left out.
         """
-        super().__init__(sys.stdout)
+        super().__init__(lambda progress: sender.write(progress_line(asdict(progress))))
         self._sender, self._before_run = sender, before_run
-        self._told: dict[str, object] = {}
-        self._written_s = -EVERY_S
 
     def run(self, run_id: int, of: int) -> None:
         """A run begins, once everybody is there."""
-        super().run(run_id, of)
         if self._before_run is not None:
+            PlainView.run(self, run_id, of)  # what is said meanwhile names this run
             self._before_run(run_id)
-        self._told = {"run": run_id + 1, "of": of, "phase": "", "share": 0.0}
-        self._write()
-
-    def phase(self, name: str) -> None:
-        super().phase(name)
-        self._told |= {"phase": name, "share": 0.0}
-        self._write()
-
-    def progress(self, share: float, note: str) -> None:
-        super().progress(share, note)
-        self._told["share"] = share
-        if time.monotonic() - self._written_s >= EVERY_S:
-            self._write()
+        super().run(run_id, of)
 
     def run_done(self, result: SingleRunResult) -> None:
         """Hand out what the run left."""
         super().run_done(result)
         left = max(1, self._runs - result.run_id)
         send_left(self._sender, 1 / left)
-
-    def _write(self) -> None:
-        if "run" in self._told:
-            self._written_s = time.monotonic()
-            self._sender.write(progress_line(self._told))
 
 
 def say(line: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Collection, Mapping
+from functools import partial
 from pathlib import Path
 
 from assay.engines.node import (
@@ -21,6 +22,7 @@ from assay.engines.node import (
     begin_together,
     give_up_all,
     meeting_places,
+    write_progress,
 )
 from assay.engines.slurm.folder import SharedFolder
 from assay.engines.slurm.node.context import job_at, read_known
@@ -62,7 +64,7 @@ def main(arguments: list[str]) -> int:
 def _measured(folder: SharedFolder, group: Group, job: Job, watchman: TerminationWatch) -> int:
     meeting = meeting_of(folder, group.name, job)
     why = "its job was ended"
-    view = ProgressView(folder.progress(job.index))
+    view = ProgressView(partial(write_progress, folder.progress(job.index)))
     try:
         if meeting is not None:
             begin_anew(meeting, job.definition.measure.runs)
