@@ -218,10 +218,6 @@ class Placement:
     machines: int = 1
     """How many agents must take them together."""
 
-    @property
-    def able(self) -> tuple[Fit, ...]:
-        return tuple(fit for fit in self.agents if not fit.missing)
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:

@@ -197,7 +197,7 @@ def test_placement_says_who_can_and_what_others_lack(fleet, control, clock):
     campaign = submit(fleet, clock, batches=(1, 2), needs={"memory": "4GiB"}).jobs[0].campaign
     (placed,) = control.placement(campaign)
     assert (placed.jobs, placed.waiting, placed.in_words) == (2, 2, "onnxruntime, cpu, 4.0 GiB memory")
-    assert [(fit.agent, fit.available) for fit in placed.able] == [(here.id, False)]
+    assert [(fit.agent, fit.available) for fit in placed.agents if not fit.missing] == [(here.id, False)]
     assert placed.agents[1].agent == small.id
     assert "memory: 4.0 GiB needed, 1.0 GiB there" in placed.agents[1].missing
     assert control.preview(plan((1, 2), needs={"memory": "4GiB"}).jobs) == (placed,)

@@ -143,7 +143,7 @@ def test_too_few_agents_are_told_and_fail_where_that_is_asked(share, control):
     campaign = share().jobs[0].campaign
     agents(control, 1)
     (placement,) = control.placement(campaign)
-    assert (placement.machines, len(placement.able), placement.jobs) == (2, 1, 2)
+    assert (placement.machines, len([fit for fit in placement.agents if not fit.missing]), placement.jobs) == (2, 1, 2)
     assert "2 machines together" in placement.in_words
     assert control.fail_unplaceable(campaign) == ()
     failing = share(settings=FleetSettings(unplaceable="fail")).jobs[0].campaign

@@ -14,7 +14,6 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import FileResponse
 from pydantic import JsonValue
 
-from assay.analyse.records import MultiRunJobResult
 from assay.place.fleet.protocol import Delivered, Elsewhere, JobProgress, JobProgressReport, Known, Progress, Release
 from assay.serve.delivery import deliver, deliver_told, held, known_size, missing_artefacts
 from assay.serve.observability import tell
@@ -42,8 +41,6 @@ from assay.serve.web.problems import RequestProblem, bad_value, read_body
 from assay.store.artefacts import ArtefactRecord, Upload
 from assay.store.records import EventRecord
 
-# The bodies of `deliver_result` and `tell_result` are read by hand; this makes their shape part of the document.
-DESCRIBED = MultiRunJobResult
 router = APIRouter(prefix="/api/v1/jobs/{job}/attempts/{fence}", tags=["attempts"])
 
 _RESULT = body_of("application/json", {"$ref": "#/components/schemas/MultiRunJobResult"})
