@@ -19,12 +19,10 @@ from assay.errors import UsageError
 from assay.plan.job import Job
 from assay.series.repository import ImportCounts, KnownFinding, SeriesStore
 from assay.store.alerts import AlertRules, Alerts
-from assay.store.listing import JobFilter, Listing
+from assay.store.listing import JobFilter, Listing, every
 from assay.store.overview import ActivityReader, CampaignFile
 from assay.store.series_file import FilePoint
 from assay.store.store import Store
-
-_PAGE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,21 +75,16 @@ def collect(store: Store, clock: Clock = SYSTEM_CLOCK, benchmark: str = "") -> I
     listing, series = Listing(store.engine), SeriesStore(store, clock)
     campaigns: dict[str, tuple[Mapping[str, str], tuple[str, ...]]] = {}
     touched: dict[str, None] = {}
-    results, cursor = 0, None
-    while True:
-        page = listing.results(JobFilter(benchmark=benchmark), cursor=cursor, limit=_PAGE)
-        for entry in page.items:
-            campaign = entry.job.campaign
-            if campaign not in campaigns:
-                campaigns[campaign] = (listing.campaign(campaign).labels, alerted(_document(store, campaign) or {}))
-            result = from_json(MultiRunJobResult, entry.result, source=entry.job.id)
-            labels, named = campaigns[campaign]
-            taken = series.add(result, entry.job.benchmark, labels, moment_of(result, clock), named)
-            touched |= dict.fromkeys(taken)
-            results += bool(taken)
-        cursor = page.next
-        if cursor is None:
-            break
+    results, which = 0, JobFilter(benchmark=benchmark)
+    for entry in every(lambda cursor, size: listing.results(which, cursor=cursor, limit=size)):
+        campaign = entry.job.campaign
+        if campaign not in campaigns:
+            campaigns[campaign] = (listing.campaign(campaign).labels, alerted(_document(store, campaign) or {}))
+        result = from_json(MultiRunJobResult, entry.result, source=entry.job.id)
+        labels, named = campaigns[campaign]
+        taken = series.add(result, entry.job.benchmark, labels, moment_of(result, clock), named)
+        touched |= dict.fromkeys(taken)
+        results += bool(taken)
     return IngestSummary(results, tuple(touched), series.check(touched))
 
 

@@ -5,16 +5,15 @@ Methods import what they alone need: a command that lists results starts without
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from getpass import getuser
-from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from assay.api.source import ImportedPoints
 from assay.clock import SYSTEM_CLOCK
 from assay.report.result import file_reader, read_campaign
-from assay.store.listing import Listing, Page
+from assay.store.listing import Listing, Page, every
 from assay.store.references import StoreIndex
 
 if TYPE_CHECKING:
@@ -30,9 +29,6 @@ if TYPE_CHECKING:
     from assay.store.series import Point, SeriesFilter, SeriesRecord
     from assay.store.series_file import FilePoint
     from assay.store.store import Store
-
-T = TypeVar("T")
-_PAGE = 500
 
 
 class StoreSource(StoreIndex):
@@ -52,7 +48,7 @@ class StoreSource(StoreIndex):
 
     def campaigns(self, limit: int | None = None) -> Iterator[CampaignSummary]:
         listing = Listing(self._store.engine)
-        return _pages(lambda cursor, size: listing.campaigns(cursor=cursor, limit=size, verdicts=True), limit)
+        return every(lambda cursor, size: listing.campaigns(cursor=cursor, limit=size, verdicts=True), limit)
 
     def record(self, campaign: str) -> CampaignRecord:
         return read_campaign(self._store, campaign)
@@ -76,7 +72,7 @@ class StoreSource(StoreIndex):
     def series(self, which: SeriesFilter | None = None, limit: int | None = None) -> Iterator[SeriesRecord]:
         from assay.store.series import SeriesFilter
 
-        return _pages(lambda cursor, size: self._series.page(which or SeriesFilter(), cursor, size), limit)
+        return every(lambda cursor, size: self._series.page(which or SeriesFilter(), cursor, size), limit)
 
     def series_record(self, reference: str) -> SeriesRecord:
         return self._series.get(reference)
@@ -98,7 +94,7 @@ class StoreSource(StoreIndex):
                 series=series, benchmark=benchmark, state=state, since=since, cursor=cursor, limit=size
             )
 
-        return _pages(page, limit)
+        return every(page, limit)
 
     def finding(self, reference: str) -> KnownFinding:
         return self._series.finding(reference)
@@ -117,7 +113,7 @@ class StoreSource(StoreIndex):
     def alerts(self, which: AlertFilter, limit: int | None = None) -> Iterator[AlertRecord]:
         from assay.alert import service
 
-        return _pages(lambda cursor, size: service.listed(self._store, which, cursor, size), limit)
+        return every(lambda cursor, size: service.listed(self._store, which, cursor, size), limit)
 
     def alert(self, reference: str) -> AlertRecord:
         from assay.alert import service
@@ -164,20 +160,6 @@ class StoreSource(StoreIndex):
 
     def address(self, alert: AlertRecord) -> str:  # noqa: ARG002  (a store has no addresses)
         return ""
-
-
-def _pages(page: Callable[[str | None, int], Page[T]], limit: int | None) -> Iterator[T]:
-    """The items of all pages, or the first few of them; a page is read when it is needed."""
-
-    def items() -> Iterator[T]:
-        cursor: str | None = None
-        while True:
-            read = page(cursor, min(limit or _PAGE, _PAGE))
-            yield from read.items
-            if (cursor := read.next) is None:
-                return
-
-    return islice(items(), limit)
 
 
 def _user() -> str:

@@ -35,7 +35,7 @@ from assay.run.inputs import plan_of
 from assay.run.records import RunOutcome, SingleRunResult
 from assay.run.scratch import sweep_abandoned
 from assay.spec.load import Loaded
-from assay.store.listing import Listing
+from assay.store.listing import Listing, every
 from assay.store.location import cache_folder, store_folder
 from assay.store.records import CampaignSummary
 from assay.store.store import Store
@@ -420,15 +420,10 @@ def parts_of(store: Store, labels: Mapping[str, str]) -> tuple[ExperimentPart, .
 
 
 def _campaigns(store: Store, labels: Mapping[str, str]) -> Iterator[CampaignSummary]:
-    listing, cursor = Listing(store.engine), None
-    while True:
-        page = listing.campaigns(text=next(iter(labels.values())), cursor=cursor, limit=200)
-        yield from (
-            summary for summary in page.items if all(summary.labels.get(name) == labels[name] for name in labels)
-        )
-        cursor = page.next
-        if cursor is None:
-            return
+    listing, text = Listing(store.engine), next(iter(labels.values()))
+    for summary in every(lambda cursor, size: listing.campaigns(text=text, cursor=cursor, limit=size)):
+        if all(summary.labels.get(name) == labels[name] for name in labels):
+            yield summary
 
 
 def _readings(store: Store, campaign: str) -> list[RunReading]:

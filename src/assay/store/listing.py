@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
@@ -30,6 +31,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 LARGEST_PAGE = 1000
+# Whoever wants all of a list reads so many at once.
+_PORTION = 500
 # A benchmark with more than one campaign in this many is a frequent one.
 _OFTEN = 100
 
@@ -45,6 +48,24 @@ class Page(Generic[T]):
     def map(self, make: Callable[[T], R]) -> Page[R]:
         """The same page of other things."""
         return Page(tuple(map(make, self.items)), self.next)
+
+
+def every(page: Callable[[str | None, int], Page[T]], limit: int | None = None) -> Iterator[T]:
+    """The items of all pages of a list, or the first few of them; a page is read when it is needed.
+
+    Args:
+        page: reads one: cursor and size.
+    """
+
+    def items() -> Iterator[T]:
+        cursor: str | None = None
+        while True:
+            read = page(cursor, min(limit or _PORTION, _PORTION))
+            yield from read.items
+            if (cursor := read.next) is None:
+                return
+
+    return islice(items(), limit)
 
 
 def page_query(

@@ -38,11 +38,10 @@ from assay.serve.sark.records import (
 from assay.serve.state import ServerState
 from assay.serve.submission import PlannedSubmission, keep, plan_submission
 from assay.serve.web.access import AgentKey, Answers, State, User, admins, agents, public, readers
-from assay.serve.web.reading import every
 from assay.spec.importers.sark import benchmarks_of
 from assay.spec.section import COMPUTE_UNITS, compute_unit
 from assay.spec.target import ModelTarget
-from assay.store.listing import JobFilter
+from assay.store.listing import JobFilter, every
 from assay.store.records import AgentRecord, CampaignSummary
 from assay.store.samples import write_whole
 from assay.version import __version__
@@ -385,7 +384,8 @@ def _planned(state: ServerState, body: dict[str, Any], by: str) -> PlannedSubmis
 
 def every_campaign(state: ServerState, origin: str = "") -> Iterator[CampaignSummary]:
     """All campaigns, page by page; only those of an origin, if one is given."""
-    return every(state.kept.listing.campaigns, origin=origin)
+    listing = state.kept.listing
+    return every(lambda cursor, size: listing.campaigns(origin=origin, cursor=cursor, limit=size))
 
 
 def _summary(state: ServerState, campaign: str) -> CampaignSummary:
@@ -397,7 +397,8 @@ def _summary(state: ServerState, campaign: str) -> CampaignSummary:
 
 def _record(state: ServerState, summary: CampaignSummary) -> dict[str, Any]:
     _, stored = state.kept.store.campaign(summary.id)
-    summaries = {job.id: job for job in every(state.kept.listing.jobs, JobFilter(campaign=summary.id))}
+    listing, which = state.kept.listing, JobFilter(campaign=summary.id)
+    summaries = {job.id: job for job in every(lambda cursor, size: listing.jobs(which, cursor=cursor, limit=size))}
     jobs = [job_record(summaries[entry.job.id], entry.job, summaries[entry.job.id].fence) for entry in stored]
     created = datetime.fromisoformat(summary.created_at).timestamp()
     path = _results_file(state, summary)

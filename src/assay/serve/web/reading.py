@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal
 
 from pydantic import JsonValue
 from sqlalchemy import func, select
@@ -21,15 +21,13 @@ from assay.report.result import read_job
 from assay.report.wording import headline_of, job_label, machine_name
 from assay.serve.state import ServerStore
 from assay.store.database import reading
-from assay.store.listing import JobFilter, Page
+from assay.store.listing import JobFilter, every
 from assay.store.records import JobDetail, JobSummary, StoredResult
 from assay.store.tables import EventRow
 from assay.version import __version__
 
 # A matrix of more jobs is too large to look at.
 LARGEST_MATRIX = 2000
-_PAGE = 500
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +109,6 @@ class ComparisonMatrix:
     cells: tuple[Cell, ...]
 
 
-def every(read: Callable[..., Page[T]], *arguments: object, **named: object) -> Iterator[T]:
-    """All items of a list of the store, page by page."""
-    cursor: str | None = None
-    while True:
-        page = read(*arguments, **named, cursor=cursor, limit=_PAGE)
-        yield from page.items
-        cursor = page.next
-        if cursor is None:
-            return
-
-
 def job_result(kept: ServerStore, detail: JobDetail) -> MultiRunJobResult:
     """A job's result, or what is known of it."""
     return read_job(detail.stored, kept.store.runs)
@@ -193,7 +180,7 @@ def _results(kept: ServerStore, campaigns: Iterable[str]) -> list[Pair]:
     pairs: list[Pair] = []
     for campaign in dict.fromkeys(campaigns):
         kept.listing.campaign(campaign)
-        for stored in every(kept.listing.results, JobFilter(campaign=campaign)):
+        for stored in _stored(kept, JobFilter(campaign=campaign)):
             pairs.append((stored.job, from_json(MultiRunJobResult, stored.result, source=stored.job.id)))
             if len(pairs) > LARGEST_MATRIX:
                 raise UsageError(
@@ -202,6 +189,10 @@ def _results(kept: ServerStore, campaigns: Iterable[str]) -> list[Pair]:
                     try_="compare fewer campaigns",
                 )
     return pairs
+
+
+def _stored(kept: ServerStore, which: JobFilter) -> Iterator[StoredResult]:
+    return every(lambda cursor, size: kept.listing.results(which, cursor=cursor, limit=size))
 
 
 def _value(job: JobSummary, result: MultiRunJobResult, axis: str) -> str:
