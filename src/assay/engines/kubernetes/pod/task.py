@@ -1,8 +1,8 @@
 """One job in a pod: `python -m assay.engines.kubernetes.pod.task`, told by its environment where its documents are.
 
 It waits for the services of its job and for the pods that go with it, measures the job document, and hands the result
-out through its log. A job that cannot be begun leaves a result that says why. A command runs here, in
-an image of its own in a container beside this one, or together with the commands of other pods.
+out through its log. A job that cannot be begun leaves a result that says why. A command runs here, in an image of its
+own in a container beside this one, or together with the commands of other pods.
 """
 
 from __future__ import annotations
