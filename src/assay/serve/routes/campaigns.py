@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, Literal, cast
 
@@ -154,8 +155,7 @@ def get_placement(campaign: CampaignId, state: State) -> PlacementView:
 )
 def get_campaign_result(campaign: CampaignId, state: State, request: Request) -> Response:
     """Read the result document as it is now, finished or not."""
-    kept = state.kept
-    return tagged(request, result_tag(kept, campaign), lambda: to_json(read_campaign(kept.store, campaign)))
+    return _tagged(state, campaign, request, to_json)
 
 
 @router.get(
@@ -166,10 +166,7 @@ def get_campaign_result(campaign: CampaignId, state: State, request: Request) ->
 )
 def get_campaign_answer(campaign: CampaignId, state: State, request: Request) -> Response:
     """Read what a campaign answers, in words: the best point, the effect of each axis, doubts by reason, failures."""
-    kept = state.kept
-    return tagged(
-        request, result_tag(kept, campaign), lambda: to_json(write_answer(read_campaign(kept.store, campaign)))
-    )
+    return _tagged(state, campaign, request, lambda record: to_json(write_answer(record)))
 
 
 @router.get(
@@ -180,12 +177,12 @@ def get_campaign_answer(campaign: CampaignId, state: State, request: Request) ->
 )
 def get_campaign_panels(campaign: CampaignId, state: State, request: Request) -> Response:
     """Read the pictures over all jobs of a campaign, drawn as the HTML report draws them, each with its numbers."""
-    tag = result_tag(state.kept, campaign)
-    same = unchanged(request, tag)
-    if same is not None:
-        return same
-    drawn = to_json(panels_of_campaign(read_campaign(state.kept.store, campaign)))
-    return Response(drawn, media_type="application/json", headers={"ETag": tag, "Cache-Control": "no-cache"})
+    return _tagged(state, campaign, request, lambda record: to_json(panels_of_campaign(record)))
+
+
+def _tagged(state: ServerState, campaign: str, request: Request, make: Callable[[CampaignRecord], str]) -> Response:
+    kept = state.kept
+    return tagged(request, result_tag(kept, campaign), lambda: make(read_campaign(kept.store, campaign)))
 
 
 _FORMS = {"csv": "text/csv", "json": "application/json", "md": "text/markdown", "html": "text/html"}
