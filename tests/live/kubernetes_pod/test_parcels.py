@@ -60,6 +60,7 @@ def test_a_lost_line_loses_its_file_alone_and_says_so(tmp_path_factory, files, w
 
 
 @given(st.text(max_size=200))
+@settings(deadline=None)
 def test_no_line_can_break_the_reader(tmp_path_factory, text: str):
     receiver = Receiver(tmp_path_factory.getbasetemp())
     for line in (f"@assay {text}", f"@assay file 0 {text}", f"@assay part 0 0 {text}", f"@assay end {text}"):
