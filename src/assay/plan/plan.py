@@ -87,7 +87,7 @@ _ONCE_FOR_ALL = ("slurm", "kubernetes")
 
 
 def most_at_once(section: Slurm | Kubernetes, jobs: Sequence[Job]) -> int | None:
-    """How many jobs of a cluster may run at once: loads on one and the same server never, unless the file says so."""
+    """How many jobs of a cluster may run concurrently: loads on one server never, unless the file says so."""
     if section.at_once is not None:
         return section.at_once
     on_a_server = any(isinstance(job.definition.target, EndpointTarget) for job in jobs)
@@ -103,7 +103,8 @@ def refuse_clients(engine: str, section: Slurm | Kubernetes, members: Sequence[J
         raise UsageError(message, code=f"{engine}-option", at=f"{place}.clients", try_=remedy)
     if section.at_once is not None and section.at_once < clients:
         message = (
-            f"{place}.at_once is {section.at_once}, and {clients} clients must run at once: they would wait for ever"
+            f"{place}.at_once is {section.at_once}, and {clients} clients must run concurrently: "
+            "they would wait for ever"
         )
         raise UsageError(message, code=f"{engine}-option", at=f"{place}.at_once", try_="raise or remove at_once")
 

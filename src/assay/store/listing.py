@@ -31,7 +31,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 LARGEST_PAGE = 1000
-# Whoever wants all of a list reads so many at once.
+# How many items are read in one query where all of a list is wanted.
 _PORTION = 500
 # A benchmark with more than one campaign in this many is a frequent one.
 _OFTEN = 100

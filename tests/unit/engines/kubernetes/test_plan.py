@@ -125,7 +125,7 @@ def test_a_group_is_read_back_from_its_document(kubernetes):
     ("kubernetes", "more", "said"),
     [
         ({"image": None}, {}, "place.kubernetes.image is not set"),
-        ({"clients": 4, "at_once": 2}, {}, "4 clients must run at once"),
+        ({"clients": 4, "at_once": 2}, {}, "4 clients must run concurrently"),
         ({"each": {"llm": {"gpus": 0}}}, {}, "needs.gpus is 1"),
         ({"cpus": 1}, {"needs": {"cpus": 2}}, "needs.cpus is 2"),
         ({"services": "pod"}, {}, "which nothing in a pod can start"),

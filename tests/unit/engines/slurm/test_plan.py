@@ -109,7 +109,7 @@ def test_services_beside_the_client_are_no_groups_of_their_own():
     ("slurm", "said"),
     [
         ({"services": "node", "clients": 2}, "each would start its own services"),
-        ({"clients": 4, "at_once": 2}, "4 clients must run at once"),
+        ({"clients": 4, "at_once": 2}, "4 clients must run concurrently"),
         ({"each": {"llm": {"gpus": 0}}}, "needs.gpus is 1"),
         ({"services": "steps", "gpus": 0}, "needs.gpus is 1"),
     ],
