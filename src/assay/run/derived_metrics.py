@@ -101,7 +101,7 @@ def _utilisation(found: _Found, seen: MachineTelemetry, definition: Definition) 
         found.metrics["gpu_util_pct"] = sum(shares) / len(shares)
     elif _asks_for_gpu(definition):
         found.absent["gpu_util_pct"] = next(
-            (why for what, why in seen.absent.items() if what.partition(":")[0] == "gpu"), "no GPU told it"
+            (why for what, why in seen.absent.items() if what.partition(":")[0] == "gpu"), "no GPU reported it"
         )
 
 

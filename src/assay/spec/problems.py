@@ -224,7 +224,7 @@ def _prompt(definition: Definition) -> _Wrong | None:
     prompt = definition.workload.prompt
     if prompt is None or "{text}" in prompt or definition.workload.task not in _OWN_TASKS:
         return None
-    message = f"workload.prompt is {prompt[:60]!r}, which has no place for the item's text"
+    message = f"workload.prompt is {prompt[:60]!r}, which has no {{text}} where the prompt of each item belongs"
     tip = "write {text} where it belongs; prompts of your own are read with workload.file"
     return "prompt-template", message, "workload.prompt", tip
 

@@ -199,9 +199,8 @@ def _fetched(
         if size <= target.max_size:
             return Path(hub.snapshot_download(**asked))
     except Exception as problem:
-        message = (
-            f"{base / target.model} is no folder, and {target.model} cannot be had from the hub: {first_line(problem)}"
-        )
+        source = f"{base / target.model} is not a folder, and {target.model} is not available from the hub"
+        message = f"{source}: {first_line(problem)}"
         try_ = "check the name and the network; with HF_HUB_OFFLINE=1 only models of the local cache are found"
         raise MeasureError(message, code="model", at="target.model", try_=try_) from None
     message = f"{target.model} has {show_bytes(size)}, above target.max_size of {show_bytes(target.max_size)}"

@@ -82,7 +82,7 @@ def in_template(template: str | None) -> Callable[[str], str]:
     if template is None:
         return str
     if "{text}" not in template:
-        message = f"workload.prompt is {template[:60]!r}, which has no place for the item's text"
+        message = f"workload.prompt is {template[:60]!r}, which has no {{text}} where the prompt of each item belongs"
         raise MeasureError(message, code="prompt-template", at="workload.prompt", try_="write {text} where it belongs")
     # Not str.format: templates hold braces of their own, such as those of JSON.
     return lambda text: template.replace("{text}", text)

@@ -41,7 +41,7 @@ def test_the_template_is_put_around_and_its_other_braces_stay(tmp_path):
     made = workset(tmp_path, file=name, prompt='{"q": "{text}"} {0}')
     assert made.items[0].turns == ('{"q": "{a} {text}"} {0}',)
     problem = refusal(tmp_path, file=name, prompt="no place")
-    assert problem.message == "workload.prompt is 'no place', which has no place for the item's text"
+    assert problem.message == "workload.prompt is 'no place', which has no {text} where the prompt of each item belongs"
 
 
 def test_some_lines_are_chosen_by_the_seed_and_fewer_are_among_more(tmp_path):

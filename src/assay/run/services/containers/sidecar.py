@@ -68,7 +68,7 @@ class Sidecar(ContainerRuntime):
         """What hands a program over and writes what it writes."""
         if box.command is None:
             raise MeasureError(
-                "the target names no command, and nobody in a pod knows the image's own",
+                "the target names no command, and in a pod the image's own is not known",
                 code="container-runtime",
                 at="target.command",
                 try_="write the command of the image into target.command",

@@ -216,13 +216,13 @@ def _tokens(recording: LoadRecording, rows: Rows) -> Facts:
 
 def _itl_is(rows: Rows) -> str:
     by_tokenizer, even = rows.tally.by_tokenizer, rows.tally.evenly
-    inside = "averaged inside chunks: the server sends several tokens at once"
+    inside = "averaged inside chunks: the server sends several tokens together"
     if not even:
-        return f"{inside}; a tokenizer told how many each chunk has"
+        return f"{inside}; a tokenizer counted those of each chunk"
     if not by_tokenizer:
         return f"{inside}, and without a tokenizer they were spread evenly over the chunks of an answer"
     return (
-        f"{inside}; a tokenizer told the tokens of the chunks of {by_tokenizer} answers, "
+        f"{inside}; a tokenizer counted the tokens of the chunks of {by_tokenizer} answers, "
         f"those of {even} were spread evenly"
     )
 

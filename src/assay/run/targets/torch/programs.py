@@ -299,7 +299,7 @@ class _Script:
         for name in wanted:
             kind = self._types[name].removeprefix("Optional[").removesuffix("]")
             if kind != "Tensor" and (kind not in _SCALARS or name not in specs or specs[name].value is None):
-                message = f"input {name!r} of the program is {self._types[name]}, which nobody gave a value"
+                message = f"input {name!r} of the program is {self._types[name]}, and has no value"
                 try_ = "give its value" if kind in _SCALARS else "script the program with tensors as inputs"
                 raise UsageError(message, code="input-type", at=f"workload.inputs.{name}", try_=try_)
         values = {name: spec.value for name, spec in specs.items() if self._types.get(name) in _SCALARS}

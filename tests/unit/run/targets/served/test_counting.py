@@ -126,7 +126,7 @@ def test_a_server_that_bundles_is_told_apart_and_tokens_are_spread_by_a_tokenize
     told = found.facts["tokens"]
     assert (told["bundled"], told["tokens_per_chunk"]) == (True, {"mean": 4.0, "max": 6})
     assert (told["first_chunk_tokens"], told["first_arrival_tokens"]) == (6, 6)
-    assert "a tokenizer told" in told["itl_ms_is"]
+    assert "a tokenizer counted" in told["itl_ms_is"]
 
 
 def test_without_a_tokenizer_bundled_tokens_are_spread_evenly_and_it_is_said():
