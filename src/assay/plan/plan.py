@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from pydantic import JsonValue
 
-from assay.errors import MeasureError, Problem, SpecError, UsageError
+from assay.errors import MeasureError, Problem, SpecError
 from assay.plan.job import Job, content_hash, digest_of, point_key, split
 from assay.spec.benchmark import Benchmark, Definition, Measure
 from assay.spec.kubernetes import Kubernetes
@@ -92,21 +92,6 @@ def most_at_once(section: Slurm | Kubernetes, jobs: Sequence[Job]) -> int | None
         return section.at_once
     on_a_server = any(isinstance(job.definition.target, EndpointTarget) for job in jobs)
     return 1 if on_a_server and not section.parallel else None
-
-
-def refuse_clients(engine: str, section: Slurm | Kubernetes, members: Sequence[Job]) -> None:
-    """Refuse options of a cluster that contradict the clients of a load."""
-    hosts, clients, place = members[0].definition.load.hosts, len(members), f"place.{engine}"
-    if section.client_count not in (None, hosts):
-        message = f"{place}.clients is {section.client_count} and load.hosts is {hosts}"
-        remedy = "keep one of them: both say how many clients share the load"
-        raise UsageError(message, code=f"{engine}-option", at=f"{place}.clients", try_=remedy)
-    if section.at_once is not None and section.at_once < clients:
-        message = (
-            f"{place}.at_once is {section.at_once}, and {clients} clients must run concurrently: "
-            "they would wait for ever"
-        )
-        raise UsageError(message, code=f"{engine}-option", at=f"{place}.at_once", try_="raise or remove at_once")
 
 
 def refuse_unsupported(benchmark: Benchmark, engines: Collection[str] = ("local",)) -> None:

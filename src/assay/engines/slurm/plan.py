@@ -9,7 +9,7 @@ from typing import Literal
 from assay.engines.slurm.script import directives, largest
 from assay.errors import UsageError
 from assay.plan.job import Job, point_key
-from assay.plan.plan import most_at_once, refuse_clients
+from assay.plan.plan import most_at_once
 from assay.spec.benchmark import Benchmark, Needs
 from assay.spec.slurm import Batch, Clients, Slurm, merged
 
@@ -117,7 +117,19 @@ def _arrays(slurm: Slurm, jobs: Sequence[Job], most: int) -> Iterable[Group]:
 
 def _point(slurm: Slurm, members: Sequence[Job]) -> Group:
     first = members[0]
-    refuse_clients("slurm", slurm, members)
+    hosts, clients = first.definition.load.hosts, len(members)
+    if slurm.client_count not in (None, hosts):
+        message = f"place.slurm.clients is {slurm.client_count} and load.hosts is {hosts}"
+        remedy = "keep one of them: both say how many clients share the load"
+        raise UsageError(message, code="slurm-option", at="place.slurm.clients", try_=remedy)
+    if slurm.at_once is not None and slurm.at_once < clients:
+        raise UsageError(
+            f"place.slurm.at_once is {slurm.at_once}, and {clients} clients must run concurrently: they would wait "
+            "for ever",
+            code="slurm-option",
+            at="place.slurm.at_once",
+            try_="raise or remove at_once",
+        )
     own = slurm.services != "node"
     services = tuple(_service(slurm, first, name) for name in first.definition.services) if own else ()
     needs = largest(job.definition.needs for job in members)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from assay.errors import UsageError
 from assay.plan.job import Job, point_key
-from assay.plan.plan import most_at_once, refuse_clients
+from assay.plan.plan import most_at_once
 from assay.spec.benchmark import Benchmark, Needs, Service
 from assay.spec.kubernetes import Distributed, Kubernetes, KubernetesClients, Pod, merged_pod
 from assay.spec.references import references
@@ -179,7 +179,20 @@ def _alone(section: Kubernetes, jobs: Sequence[Job]) -> Iterable[Group]:
 
 def _point(section: Kubernetes, members: Sequence[Job]) -> Group:
     first = members[0]
-    refuse_clients("kubernetes", section, members)
+    hosts, clients = first.definition.load.hosts, len(members)
+    if section.client_count not in (None, hosts):
+        raise _refused(
+            f"place.kubernetes.clients is {section.client_count} and load.hosts is {hosts}",
+            "clients",
+            "keep one of them: both say how many clients share the load",
+        )
+    if section.at_once is not None and section.at_once < clients:
+        raise _refused(
+            f"place.kubernetes.at_once is {section.at_once}, and {clients} clients must run concurrently: they would "
+            "wait for ever",
+            "at_once",
+            "raise or remove at_once",
+        )
     made = Group(
         f"point-{first.index:04}",
         "point",
