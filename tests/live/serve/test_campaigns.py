@@ -58,6 +58,7 @@ def test_the_answer_in_words(server):
     waiting = client.get(f"/campaigns/{campaign}/answer")
     assert waiting.json()["sentences"] == ["No job has ended yet: 2 not started."]
     agent.work()
+    ended(client, campaign)
     answer = client.get(f"/campaigns/{campaign}/answer").json()
     assert answer["title"].startswith("speed · ")
     assert answer["columns"][0]["metric"] == "latency_ms"
