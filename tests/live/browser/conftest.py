@@ -51,9 +51,9 @@ def browser(built: Path) -> Iterator[Any]:
         yield browser
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def demo(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server with demo data whose agents keep working."""
+    """The address of a server with demo data whose agents keep working; they end with the tests of pages."""
     folder = tmp_path_factory.mktemp("demo")
     fill(folder)
     with demo_server(folder) as server:
