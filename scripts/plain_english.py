@@ -51,7 +51,7 @@ BANNED = {
 # Fields of the API and values of a benchmark file, which keep their names.
 FIXED_NAMES = re.compile(
     r"\.surely\b|\bsurely(?=[:=])|'surely'|\bsurely: bool|\btold: \{\}|\bowed: (?:true|false)|saturation: go on"
-    r'|"stop", "go on"|, "nobody"\)'
+    r'|"stop", "go on"|`stop`, `go on`|, "nobody"\)'
     # Stored with an alert, a campaign or an experiment.
     r"|telling\.(?:told|owed)\b|\btold: (?:Mapping|int)|against\.told|\bowed: bool|told=turns"
     r"|owed=(?:pending|True)|\"owed\":true"
@@ -59,10 +59,8 @@ FIXED_NAMES = re.compile(
 )
 # Rooms that still have such words, and how many: the number only falls, and a room leaves the list with its last one.
 REMAINING = {
-    "docs": 8,
+    "docs": 5,
     "src/assay/engines": 219,
-    "src/assay/report": 1,
-    "src/assay/run": 130,
 }
 PATTERN = re.compile("|".join(rf"(?P<w{n}>\b(?:{words})\b)" for n, words in enumerate(BANNED)), re.IGNORECASE)
 

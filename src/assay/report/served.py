@@ -42,7 +42,7 @@ class KindCount:
 
     @property
     def words(self) -> str:
-        """The kind, with what was said the first time."""
+        """The kind, with the message of the first one."""
         return f"{self.kind} ({self.first})" if self.first else self.kind
 
 

@@ -160,7 +160,7 @@ def _footnotes(record: CampaignRecord) -> list[str]:
     shown = [job.metrics[name] for job in jobs for name in headline_of(job)]
     notes = []
     if any(stats.p99 is None for stats in shown):
-        notes.append(f"p99 is {NOTHING} where too few samples back it: {tail_needs('p99')}")
+        notes.append(f"p99 is {NOTHING} where there are too few samples: {tail_needs('p99')}")
     if any(stats.interval is None for stats in shown):
         notes.append("±? means that the doubt is unknown: the interval comes from the spread between runs")
     return notes

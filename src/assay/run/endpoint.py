@@ -1,4 +1,4 @@
-"""How a target is reached: the service that runs here or somebody's endpoint, with its keys and its tokenizer.
+"""How a target is reached: a service that runs here or an existing endpoint, with its keys and its tokenizer.
 
 A service that answers may still have to load its model when it is first asked: `warm` has it do so.
 """
@@ -92,7 +92,7 @@ def reach(target: ServedTarget, services: Mapping[str, RunningService], base: Pa
     """Work out where a target is.
 
     Raises:
-        MeasureError: if a host is not known or may not be connected to, or a secret is not to be had.
+        MeasureError: if a host is not known or may not be connected to, or a secret is not available.
     """
     service = services[target.service] if isinstance(target, ServiceTarget) else None
     url = service.base_url if service is not None else resolve_secrets(_endpoint(target))
@@ -244,7 +244,7 @@ class _Stay(HTTPRedirectHandler):
 
 def _post(request: Request, wait_s: float) -> tuple[int | None, str]:
     """Status and first words of the answer; no status where there was none."""
-    opener = build_opener(ProxyHandler({}), _Stay())  # a service of ours is never behind a proxy
+    opener = build_opener(ProxyHandler({}), _Stay())  # a service that assay started is never behind a proxy
     try:
         with opener.open(request, timeout=wait_s) as answer:
             return answer.status, _begin(answer)

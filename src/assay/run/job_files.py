@@ -46,7 +46,7 @@ def local_paths(definition: Definition) -> tuple[str, ...]:
 
 
 def place_files(job: Job) -> FilePlacement:
-    """Decide where the files of a job go; nothing is written, so that a server can refuse bad names at once.
+    """Decide where the files of a job go; nothing is written, so that a server can refuse bad names immediately.
 
     Raises:
         UsageError: for a name that is no plain file name below the job's folder.

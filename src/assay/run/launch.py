@@ -292,7 +292,7 @@ _OURS = "ASSAY_ONE_THREAD"
 def for_child(definition: Definition, environ: Mapping[str, str]) -> dict[str, str]:
     """What is added to the environment of a run's process; nothing where it computes, or where the user chose."""
     target = definition.target
-    # A protocol sends requests and computes nothing; answers of vector databases are held against an oracle of ours.
+    # A protocol sends requests and computes nothing; answers of vector databases are compared with assay's oracle.
     elsewhere = isinstance(target, CommandTarget) or is_api(target)
     return {_VARIABLE: _ONE, _OURS: "1"} if elsewhere and _VARIABLE not in environ else {}
 

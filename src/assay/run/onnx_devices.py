@@ -45,7 +45,7 @@ class OnnxPlacement:
 def runtime() -> Any:  # noqa: ANN401  (a module)
     """ONNX Runtime, quiet, or an error that says how to install it."""
     # From 1.29 on, ONNX Runtime reports model names and timings to its maker from a thread of the measured process.
-    # Nobody asked for that: it disturbs the measurement and tells what is measured.
+    # The user did not ask for that: it disturbs the measurement and discloses what is measured.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     try:
         import onnxruntime

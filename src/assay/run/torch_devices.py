@@ -209,7 +209,7 @@ def peak_memory(placement: TorchPlacement) -> tuple[dict[str, float], dict[str, 
 
 
 def driver_version() -> str | None:
-    """Version of NVIDIA's driver; None where nobody tells."""
+    """Version of NVIDIA's driver; None where it is not reported."""
     with suppress(OSError):
         # One line has words before the number, which differ between the open and the closed module.
         if match := _DRIVER_VERSION.search(_DRIVER_RECORD.read_text()):

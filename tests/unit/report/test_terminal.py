@@ -35,7 +35,7 @@ def test_doubts_are_told_in_sentences(build):
     assert "gate     batch=8 threads=2: cannot tell: latency_ms.p99: not backed" in text
     assert "failed   batch=512 threads=2: error[out-of-memory] in load: the process was killed" in text
     assert "failed   batch=512 threads=2: try: a smaller workload.batch" in text
-    assert "p99 is - where too few samples back it: p99 needs 662 samples" in text
+    assert "p99 is - where there are too few samples: p99 needs 662 samples" in text
     assert text.endswith("4 jobs: 1 valid, 2 suspect, 1 failed")
 
 

@@ -77,7 +77,7 @@ class ServedApi:
 def wire_path(endpoint_path: str, api_path: str) -> str:
     """The whole path of a request.
 
-    What both have is said once: `/v1` and `/v1/chat/completions` give `/v1/chat/completions`. An endpoint that has a
+    A part that both have occurs once: `/v1` and `/v1/chat/completions` give `/v1/chat/completions`. An endpoint with a
     version of its own (`/v1beta/openai`) keeps it, and the protocol's version is left out.
     """
     rest, mark, query = api_path.partition("?")

@@ -178,7 +178,7 @@ def run_at(body: bytes, at: int, shape: EventShape) -> EventRun | None:
         first = next(number for number, part in enumerate(parts) if not part.endswith(before))
         last = parts[first]
         del raw[first:]
-    if (stop := last.find(suffix)) >= 0:  # else it goes on beyond this part, or has another shape
+    if (stop := last.find(suffix)) >= 0:  # else it continues beyond this part, or has another shape
         raw.append(last[:stop])
     if len(raw) < 2:
         return None

@@ -137,7 +137,7 @@ def fetched_inputs(
         running: services that run already, which need nothing more.
 
     Raises:
-        MeasureError: if something cannot be had, or is another file than its digest says.
+        MeasureError: if something cannot be fetched, or does not match its digest.
     """
     there = {f"services.{name}" for name in running}
     wanted = {owner: every for owner, every in fetches(job.definition).items() if owner not in there}
@@ -160,7 +160,7 @@ def fetched_service(name: str, service: Service, base: Path, cache: Path) -> Ite
     """Fetch what one service needs, where it is started by itself, and give the service that finds it.
 
     Raises:
-        MeasureError: if something cannot be had, or is another file than its digest says.
+        MeasureError: if something cannot be fetched, or does not match its digest.
     """
     if not service.fetch:
         yield service

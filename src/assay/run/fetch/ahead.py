@@ -163,7 +163,7 @@ class _Work:
         )
 
     def _has_model(self, target: ModelTarget) -> bool:
-        """Whether a model is at hand without a network."""
+        """Whether a model is available without a network."""
         if is_folder(target, self.base):
             from assay.run.models.folder import find_folder, is_in_hub_cache
 

@@ -66,7 +66,7 @@ def fetch(
         One entry for a file or a local folder, one for each object below a prefix of a bucket.
 
     Raises:
-        MeasureError: if it cannot be had, or is another file than its digest says.
+        MeasureError: if it cannot be fetched, or does not match its digest.
     """
     try:
         if wanted.is_local:
@@ -80,7 +80,7 @@ def fetch(
 
 
 def is_here(wanted: Fetch, base: Path, cache: Path) -> bool:
-    """Whether something is at hand without a network."""
+    """Whether something is available without a network."""
     if wanted.is_local:
         return (base / Path(wanted.src).expanduser()).exists()
     if wanted.src.lower().startswith("s3://"):

@@ -1,8 +1,9 @@
 """A barrier: the machines that share a load meet in a folder that all of them see, and begin at one moment.
 
 Each machine that arrives writes a file. The first of them (host 0) waits until all files are there and writes when to
-begin, a moment ahead; the others read it. A machine that cannot come says so, and nobody waits for it in vain. Clocks
-may differ between machines: who saw whose file when bounds by how much, and that is kept as a fact.
+begin, a moment ahead; the others read it. A machine that cannot take part says so, and the others do not wait for it.
+Clocks may differ between machines: the times at which each saw the other's file bound the difference, and these bounds
+are kept as a fact.
 """
 
 from __future__ import annotations
@@ -161,7 +162,7 @@ class _Visit:
         return BarrierOutcome(self.of, start["start_at_ns"], waited_s, late_s, self._offset(start, now))
 
     def _offset(self, start: Mapping[str, Any], now: int) -> tuple[float, float] | None:
-        """This clock less host 0's: nobody sees a file before it was written, so each sighting is a bound."""
+        """This clock less host 0's: no file is seen before it is written, so each sighting is a bound."""
         if self.who == 0:
             return None
         at_least = (self.arrived_ns - start["seen_ns"][str(self.who)]) / 1e9

@@ -1,6 +1,6 @@
 """The loop for targets that are called in this process: phases, warm-up, stop rule, memory and samples.
 
-Several calls at once are MLPerf's multi-stream and offline scenarios.
+Several concurrent calls are MLPerf's multi-stream and offline scenarios.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def single_stream(call: Call) -> Iterator[Block]:
 
 @contextmanager
 def multi_stream(call: Call, streams: int) -> Iterator[Block]:
-    """A query of several calls at once; its time ends with the slowest, and then the next query starts."""
+    """A query of several concurrent calls; its time ends with the slowest, and then the next query starts."""
     with _query(call, streams) as query, single_stream(query) as block:
         yield block
 
@@ -106,7 +106,7 @@ class _Worker:
 
 @contextmanager
 def _query(call: Call, streams: int) -> Iterator[Call]:
-    """One callable that makes `streams` calls at once, on threads that wait between queries."""
+    """One callable that makes `streams` concurrent calls, on threads that wait between queries."""
     workers = [_Worker(call) for _ in range(streams)]
 
     def query() -> None:

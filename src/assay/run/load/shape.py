@@ -14,13 +14,13 @@ from assay.spec.workload import Load
 
 Process = Literal["constant", "poisson", "gamma"]
 
-# Due times are made in blocks of this many: enough to cost nothing, few enough to start at once.
+# Due times are made in blocks of this many: enough to cost nothing, few enough to start without delay.
 BLOCK = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class RateLevel:
-    """A part of a load: so many seconds from one level to another, in a straight line."""
+    """A part of a load: a number of seconds from one level to another, in a straight line."""
 
     duration_s: float
     begin: float
@@ -103,7 +103,7 @@ class ClosedShape:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenShape:
-    """Requests that fall due whatever became of those before."""
+    """Requests that fall due regardless of how earlier ones ended."""
 
     levels: tuple[RateLevel, ...] = ()
     process: Process = "poisson"

@@ -99,7 +99,7 @@ class ClockPair:
 
 
 def read_clocks() -> ClockPair:
-    """Read both clocks at once, as closely as a few tries allow."""
+    """Read both clocks at the same moment, as closely as a few tries allow."""
     readings = []
     for _ in range(_CLOCK_TRIES):
         before = time.perf_counter_ns()

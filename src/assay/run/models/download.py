@@ -48,7 +48,7 @@ class Transfer:
     on_progress: Callable[[int, int | None], None] | None = None
 
     def attempt(self, client: httpx.Client, entry: CacheEntry, known: Validator | None) -> Validator | None:
-        """Fetch into the entry's unfinished file, going on where it ends.
+        """Fetch into the entry's unfinished file, continuing where it ends.
 
         Returns:
             How this version is recognised; None when the server says that the known version is current.
@@ -205,7 +205,7 @@ class CachedFile:
 
 @dataclass(frozen=True, slots=True)
 class Fetcher:
-    """Fetches models into a cache folder; several processes may use one folder at once."""
+    """Fetches models into a cache folder; several processes may use one folder concurrently."""
 
     folder: Path
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -218,7 +218,7 @@ class Fetcher:
         """Have the file of a URL in the cache, current and verified.
 
         Raises:
-            MeasureError: when it cannot be had, is too large, or is another file than expected.
+            MeasureError: when it cannot be fetched, is too large, or is another file than expected.
         """
         return self._fetch(CacheEntry(self._home(url), _name(url)), url, expected)
 
@@ -269,7 +269,7 @@ class Fetcher:
         return CachedFile(entry.file)
 
     def _download(self, entry: CacheEntry, url: str, known: CacheNotes | None) -> Validator | None:
-        """Try until the file is whole; with a cached copy at hand, once is enough."""
+        """Try until the file is whole; with a cached copy available, once is enough."""
         transfer = Transfer(_revealed(url), self._revealed_headers(), self.max_size, self.on_progress)
         in_vain = 0
         with self._client() as client:

@@ -163,7 +163,7 @@ def _node(content: Buffer, span: Span, depth: int) -> tuple[Node, dict[str, tupl
             external |= _external_of_graph(content, _span(graph), depth - 1)
     op_type = _text(content, fields[4][0]) if 4 in fields else ""
     inputs = tuple(_text(content, value) for value in fields.get(1, ()))
-    # A tensor attribute is the node's value only for Constant; elsewhere it is a fill value or the like.
+    # A tensor attribute is the node's value only for Constant; elsewhere it is a fill value or similar.
     return Node(op_type, inputs, outputs, axis), made if op_type == "Constant" else {}, external
 
 

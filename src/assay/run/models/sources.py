@@ -197,7 +197,7 @@ def resolve(target: ModelTarget, base: Path, *, cache: Path, on_progress: Progre
     """Make a model available as a local file.
 
     Raises:
-        MeasureError: when the model cannot be had, or differs from its digest.
+        MeasureError: when the model is not available, or does not match its digest.
         UsageError: when the source makes no sense.
     """
     name = target.model

@@ -37,7 +37,7 @@ class Telemetry:
     """All readings: CSV, packed with gzip; columns source, name, labels (JSON), at_ns (`perf_counter_ns`), value."""
     rows: int = 0
     server_view: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Source → statistic of ours, such as `ttft_ms.p50` → the server's own `value`, `from` which of its metrics, and
+    """Source → a statistic of assay, such as `ttft_ms.p50` → the server's own `value`, `from` which of its metrics, and
     for a histogram `between` which edges it lies."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """For the result: the summary of each source, processes, GPUs, how many scrapes failed, and what the probe cost."""
@@ -265,7 +265,7 @@ class JobProbe(_SamplerProcess):
         Args:
             marks: its phases with begin and end; the measured window is the mark `window`, else that of `measure`, else
                 the whole run.
-            spans: parts of the run to be told by themselves, such as tests of a device.
+            spans: parts of the run to be reported separately, such as tests of a device.
         """
         ask: dict[str, Any] = {"finish": str(file), "marks": marks, "spans": spans}
         if len(json.dumps(ask)) > _MOST_BYTES:
@@ -299,7 +299,7 @@ def job_probe(scratch: Path, every_s: float, own: Collection[int] = ()) -> Itera
     """Have all runs of a job watched from another process.
 
     Args:
-        own: processes of ours, which are neither the job nor others.
+        own: assay's own processes, which are neither the job nor others.
     """
     probe = JobProbe(scratch, every_s, own)
     try:

@@ -64,7 +64,7 @@ class ReadingColumns:
         return ((source, column) for (source, column_name), column in self._columns.items() if column_name == name)
 
     def joined(self, other: ReadingColumns) -> ReadingColumns:
-        """These and others together; both go on by themselves."""
+        """These and others together; both inputs stay independent."""
         both = ReadingColumns()
         both._columns = {**self._columns, **other._columns}
         return both
@@ -125,7 +125,7 @@ LEAST_COVERED = 0.5
 
 
 class NoEnergyError(Exception):
-    """Why the energy of a window cannot be told."""
+    """Why the energy of a window is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ class Exposition:
 
     samples: tuple[Sample, ...]
     kinds: dict[str, SeriesKind] = field(default_factory=dict)
-    """Name of a family → its kind, where it was told."""
+    """Name of a family → its kind, where it is stated."""
 
     def family(self, name: str) -> tuple[str, SeriesKind]:
         """The family of a sample's name: `x_bucket` belongs to the histogram `x`."""
@@ -151,7 +151,7 @@ class ScrapeEndpoint:
 
 @dataclass(slots=True)
 class Scraper:
-    """Reads an endpoint until told to stop. Bodies are kept packed; they are understood after the run."""
+    """Reads an endpoint until it is stopped. Bodies are kept compressed and parsed after the run."""
 
     endpoint: ScrapeEndpoint
     every_s: float

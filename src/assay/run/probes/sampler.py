@@ -103,7 +103,7 @@ class Sampler:
         """Open all files.
 
         Args:
-            own: processes of ours, which are neither the job nor others.
+            own: assay's own processes, which are neither the job nor others.
         """
         self._every_s, self._close_ns = every_s, _CLOSE * every_s * 1e9
         self._machine, self._new_family = _of_this_system(root)
@@ -174,7 +174,7 @@ class Sampler:
             f"{board}.job_processes": dict.fromkeys(("mean", "min", "max"), float(count))
             for board, count in on_gpus["job"].items()
         }
-        absent = self._absent() | {f"{gpu}.processes": why for gpu, why in on_gpus["untold"].items()} | no_energy
+        absent = self._absent() | {f"{gpu}.processes": why for gpu, why in on_gpus["unknown"].items()} | no_energy
         try:
             path.parent.mkdir(exist_ok=True)
             write(path, _rows(columns, [mark for mark in marks if mark[0] != WINDOW]))
@@ -303,7 +303,7 @@ class Sampler:
 
     def _on_gpus(self, window: Window) -> dict[str, Any]:
         if self._gpus is None or not self._gpus.count:
-            return {"job": {}, "foreign": {}, "untold": {}}
+            return {"job": {}, "foreign": {}, "unknown": {}}
         ours = {*self._own.pids, *(self._family.pids if self._family is not None else ())}
         return self._gpus.processes(window, ours, self._run.begin_ns)
 
@@ -381,7 +381,7 @@ def follow(sampler: Sampler, commands: CommandInput, todo: list[dict[str, Any]] 
         now_s = time.monotonic()
         if now_s >= due_s:
             sampler.look()
-            # One that came late is not made up for: two looks at once say no more than one.
+            # A late reading is not made up for: two readings at the same time say no more than one.
             due_s = max(due_s + sampler.wait_s(), now_s)
         todo = commands.within(due_s - time.monotonic())
 

@@ -121,7 +121,7 @@ def rate_per_s(series: MetricSeries, window: Window) -> float | None:
 
 
 def grown(series: MetricSeries, window: Window) -> float:
-    """How much a counter grew, zero where that cannot be told."""
+    """How much a counter grew, zero where that is not known."""
     increase = growth(series, window)
     return increase[0] if increase else 0.0
 
@@ -139,7 +139,7 @@ How = Literal["histogram", "rate", "mean", "ratio"]
 
 @dataclass(frozen=True, slots=True)
 class MetricAlias:
-    """A number of a server and the metric of ours that it speaks of."""
+    """A metric of a server and the assay metric that it corresponds to."""
 
     metric: str
     name: str
@@ -159,7 +159,7 @@ def _of_vllm(prefix: str) -> tuple[MetricAlias, ...]:
         _seconds("itl_ms", f"{prefix}:inter_token_latency_seconds"),
         _seconds(
             "itl_ms", f"{prefix}:time_per_output_token_seconds"
-        ),  # its name before it was told apart from the next
+        ),  # its name before it was distinguished from the next
         _seconds("tpot_ms", f"{prefix}:request_time_per_output_token_seconds"),
         _seconds("e2e_ms", f"{prefix}:e2e_request_latency_seconds"),
         _seconds("queue_ms", f"{prefix}:request_queue_time_seconds"),
@@ -233,7 +233,7 @@ def summarise(series: Sequence[MetricSeries], window: Window) -> dict[str, Any]:
 
 
 def server_view(families: Mapping[str, Sequence[MetricSeries]], window: Window) -> dict[str, dict[str, Any]]:
-    """Statistic of ours, such as `ttft_ms.p50` → the server's own value, and what it was read from."""
+    """A statistic of assay, such as `ttft_ms.p50` → the server's own value, and what it was read from."""
     view: dict[str, dict[str, Any]] = {}
     for alias in ALIASES:
         for statistic, value in _server_values(alias, families, window).items():

@@ -111,7 +111,7 @@ def scorer_names() -> list[str]:
 
 
 def find_scorer(name: str) -> Scorer:
-    """Load a scorer by name: one of ours, or one that an installed package registers."""
+    """Load a scorer by name: a built-in one, or one that an installed package registers."""
     if name in _OURS:
         return _OURS[name]
     entry = _entry(name)

@@ -204,7 +204,7 @@ class BoundedLog:
                 self._file = None
 
     def _shorten(self) -> None:
-        """Write the head and the tail to a new file that takes the old one's place at once."""
+        """Write the head and the tail to a new file, which replaces the old one atomically."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -334,7 +334,7 @@ def _let_go(keeper: subprocess.Popen[bytes], grace_s: float, tag: str, scratch: 
 
 
 def _say(keeper: subprocess.Popen[bytes], said: bytes) -> None:
-    with suppress(OSError):  # it has ended; what it told says why
+    with suppress(OSError):  # it has ended; its report says why
         keeper.stdin.write(said)  # type: ignore[union-attr]
         keeper.stdin.flush()  # type: ignore[union-attr]
 

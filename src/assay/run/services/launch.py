@@ -43,7 +43,7 @@ _TELL_EVERY_S = 1.0
 _LAST_WORDS_S = 1.0
 
 Tell = Callable[[str, float, str], None]
-"""Told while a service is not ready: its name, since when (s), its last answer."""
+"""Called while a service is not ready, with its name, since when (s), its last answer."""
 
 
 class ServiceAddress(NamedTuple):
@@ -193,7 +193,7 @@ def _launch(wanted: ServiceSpec, ports: Ports, setting: LaunchContext) -> Servic
 def _image(
     box: containers.Container, wanted: ServiceSpec, setting: LaunchContext
 ) -> tuple[containers.Container, dict[str, str]]:
-    """The box with its image at hand, and what that image is; fetching it is no part of a start."""
+    """The box with its image fetched, and what that image is; fetching it is no part of a start."""
     way = containers.runtime_for(box.runtime)
     facts = way.facts(box)
     if "image_id" in facts or "image_digest" in facts:

@@ -92,7 +92,7 @@ def _load(target: DeviceTarget) -> _Loaded:
     placement = place(target.device)
     try:
         return _Loaded(placement, Accelerator(library(), placement.name), facts(placement))
-    except RuntimeError as problem:  # there, and not to be had: a broken driver, or exclusive to somebody else
+    except RuntimeError as problem:  # there, but not available: a broken driver, or in exclusive use
         said = next(iter(str(problem).strip().splitlines()), "no message")
         message = f"{target.device} cannot be used: {said}"
         raise MeasureError(message, code="device", at="target.device", try_="try `assay doctor`") from None

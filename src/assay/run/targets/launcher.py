@@ -60,7 +60,7 @@ def benchmark_ai_variables(pipe: str | None, code: str | None) -> dict[str, str]
 def command_words(target: CommandTarget) -> list[str]:
     """The command as a list of words; the shell's own text when it goes through a shell.
 
-    Of an image's own command, which nobody here knows, its arguments alone.
+    Of an image's own command, which is not known here, its arguments alone.
 
     Raises:
         ValueError: for a quote that is never closed.
@@ -196,7 +196,7 @@ def make_box(
 
 
 def with_image(box: containers.Container, stage: Stage, within_s: float) -> tuple[containers.Container, dict[str, str]]:
-    """The box with its image at hand, and what that image is; fetching it is no part of a run."""
+    """The box with its image fetched, and what that image is; fetching it is no part of a run."""
     way = containers.runtime_for(box.runtime)
     facts = way.facts(box)
     if "image_id" in facts or "image_digest" in facts:
@@ -236,7 +236,7 @@ def _mounts(target: CommandTarget, base: Path) -> dict[str, str]:
 def _shared_memory() -> int | None:
     """The size of this machine's shared memory, so that a container has as much; None where it is not known."""
     try:
-        status = os.statvfs("/dev/shm")  # noqa: S108  (the machine's own, not a file of ours)
+        status = os.statvfs("/dev/shm")  # noqa: S108  (the machine's own, not a file that assay made)
     except (OSError, AttributeError):
         return None
     return status.f_blocks * status.f_frsize or None
@@ -359,7 +359,7 @@ def launch_of(order: Order, stage: Stage, around: CommandEnvironment, pipe: Path
     """How the command of an order is started.
 
     Raises:
-        MeasureError: if a secret is not set, a service not known, or a container cannot be had.
+        MeasureError: if a secret is not set, a service not known, or a container is not available.
     """
     target = cast("CommandTarget", order.job.definition.target)
     return _boxed(order, target, stage, around, pipe) if target.is_boxed else _plain(order, target, around, pipe)

@@ -171,7 +171,7 @@ class Emitted:
     bad_lines: list[str] = field(default_factory=list)
 
     def refuse(self, line: str) -> None:
-        """Keep a line that could not be read, as far as somebody will look at it."""
+        """Keep a line that could not be read, up to a number that a person would look at."""
         if len(self.bad_lines) < _MAX_BAD_LINES:
             self.bad_lines.append(line[:200])
 
@@ -226,7 +226,7 @@ def _make_pipe(path: Path) -> int:
         path.touch()
         return os.open(path, os.O_RDONLY)
     os.mkfifo(path)
-    # Any user that a container maps its own to may write; nobody else gets into the folder of the run.
+    # Any user that a container maps its own to may write; no other user can enter the folder of the run.
     path.chmod(0o666)
     # Open for both: the reader then never sees an end while writers come and go.
     return os.open(path, os.O_RDWR)
@@ -263,7 +263,7 @@ def _number(value: object) -> float | None:
         return None
 
 
-# As many of the matches that are no numbers as somebody will look at.
+# How many of the matches that are not numbers are kept: as many as a person would look at.
 _MAX_UNREADABLE = 100
 _EXPONENT = re.compile(r"\.?[eE][-+]?\d+\b")
 # How well the time of a line is known; a look at a file's size costs microseconds.
@@ -426,7 +426,7 @@ class ServiceOutput:
 
 
 class _Log:
-    """One log: how long it was when, from the moment that somebody watches it."""
+    """One log: how long it was when, from the moment that it is watched."""
 
     def __init__(self, path: Path, *, whole: bool, how: How = "process") -> None:
         self._path = path

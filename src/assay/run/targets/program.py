@@ -58,7 +58,7 @@ class _Ended:
     start_ns: int
     end_ns: int
     cpu_s: float | None
-    """None where nobody could read it."""
+    """None where it could not be read."""
     peak_rss_mb: float | None
     seen: Window | None
 
@@ -155,7 +155,7 @@ def _take_printed_emits(output: str, capture: OutputCapture, emitted: Emitted) -
 
 
 def _refuse_too_many(reported: _Reported) -> None:
-    """End a run that reports without bound, before minutes go into statistics that nobody can read."""
+    """End a run that reports without bound, before minutes go into statistics too long to read."""
     given = [*(item.metric for item in reported.found)]
     given += [metric for metric, *_ in (*reported.emitted.values, *reported.services.values)]
     if len(given) > MAX_VALUES:

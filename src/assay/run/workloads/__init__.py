@@ -134,7 +134,7 @@ def workset(
     more: Mapping[str, JsonValue] | None = None,
     made: bool = False,
 ) -> Workset:
-    """Put items together with what is to be said about them.
+    """Put items together with the facts about them.
 
     Args:
         scorers: what judges the answers unless the workload names others.

@@ -1,4 +1,4 @@
-"""Items from a user's own JSONL file, every mistake told with its line."""
+"""Items from a user's own JSONL file; every error names its line."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def words_seed(workload: Workload) -> int:
 def exact_items(
     workload: Workload, lengths: Sequence[int], tokenizer: Tokenizer | None
 ) -> tuple[list[Item], dict[str, JsonValue]]:
-    """Prompts of these lengths, and what is to be said about them."""
+    """Prompts of these lengths, and the facts about them."""
     writer = Writer(needed(tokenizer), words_seed(workload))
     shared = ""
     if workload.shared_prefix is not None:

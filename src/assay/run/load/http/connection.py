@@ -30,7 +30,7 @@ State = Literal["connecting", "proxy", "tls", "idle", "busy", "closed"]
 UNCONNECTED = frozenset({"connecting", "proxy", "tls"})
 
 
-class _ClosedInOrder(ConnectionError):  # noqa: N818  (a state, told apart from a reset)
+class _ClosedInOrder(ConnectionError):  # noqa: N818  (a state, distinct from a reset)
     """The server ended the connection in good order."""
 
 
@@ -151,7 +151,7 @@ class ClientConnection:
             self._advance()
 
     def _advance(self) -> None:
-        """Go on with connecting: the socket, a proxy's tunnel, TLS, and at last the request."""
+        """Continue to connect: the socket, a proxy's tunnel, TLS, and at last the request."""
         sock = self._socket
         if sock is None:
             return

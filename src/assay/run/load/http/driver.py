@@ -27,12 +27,12 @@ _OK, _SKIPPED = CODE["ok"], CODE["skipped"]
 _CONNECTION = frozenset(CODE[name] for name in ("refused", "unresolved", "tls", "proxy", "reset"))
 # The loop's busy stretches are counted in bins of this width; a stretch beyond the last bin counts as the last.
 _LAG_BIN_NS, _LAG_BINS = 20_000, 25_000
-# Nothing answered at all: after so many failures and so long, more of the same tells nothing new.
+# Nothing answered at all: after this many failures and this long, another attempt gives no new information.
 _HOPELESS, _HOPELESS_NS = 20, 3_000_000_000
 _RECENT = 100
 # A progress note is made this seldom; its rate is that of the last few of them.
 _NOTE_NS, _NOTES = 500_000_000, 10
-# A server that is there takes a connection in a moment; one that does not speak TLS would be waited for in vain.
+# A server that is there takes a connection in a moment; one that does not speak TLS would never complete it.
 _CONNECT_NS = 10_000_000_000
 
 
@@ -98,14 +98,14 @@ class HttpLoad:
     deadline_ns: int | None = None
     """When all must be over."""
     start_ns: int | None = None
-    """When to begin; at once when left out."""
+    """When to begin; immediately when left out."""
     client: int = 0
     clients: int = 1
     host: int = 0
     hosts: int = 1
     """Machines that share the load, each with as many clients."""
     first_session: int = 0
-    """Number of the first session: a load after another goes on where that one ended."""
+    """Number of the first session: a load after another continues where that one ended."""
 
     @property
     def place(self) -> int:
@@ -135,7 +135,7 @@ class LoadCallbacks:
     """(seconds, in flight, due so far, done so far) over time → the service will not catch up."""
     progress: Callable[[float, str], None] = lambda _share, _note: None
     measuring: Callable[[], None] = lambda: None
-    """Is told when the warm-up is over."""
+    """Called when the warm-up is over."""
 
 
 def _share(total: int, place: int, places: int) -> int:
@@ -296,7 +296,7 @@ class Driver:
         )
 
     def ended(self, connection: ClientConnection, outcome: int) -> None:
-        """Keep what became of a request and let the loop go on."""
+        """Record the outcome of a request and let the loop continue."""
         times = connection.times
         now = self.now
         if connection.problem:

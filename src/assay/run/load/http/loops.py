@@ -74,7 +74,7 @@ class ClosedLoop(Driver):
                 self.issue(user, due, self._stage(due), session, 0, wire)
 
     def follow(self, connection: ClientConnection, outcome: int, next_turn: bytes | None) -> None:
-        """Let the user ask again: at once, after a thought, or after a pause when nobody was there."""
+        """Let the user ask again: immediately, after a think time, or after a pause when no server answered."""
         if self.stopped:
             return
         turn = None if next_turn is None else (connection.session, connection.turn + 1, next_turn)
@@ -94,7 +94,7 @@ class ClosedLoop(Driver):
         heapq.heappush(self._waiting, (due, self._order, user, turn))
 
     def _stays(self, user: ClientConnection) -> bool:
-        """Whether a user goes on; one of those that are too many leaves instead."""
+        """Whether a user continues; a surplus user leaves instead."""
         if not self.wants_more():
             return False
         if self._leaving > 0:
@@ -186,7 +186,7 @@ class OpenLoop(Driver):
             self.issue(connection, due, stage, session, 0, wire)
 
     def follow(self, connection: ClientConnection, outcome: int, next_turn: bytes | None) -> None:  # noqa: ARG002
-        """Go on with a conversation, or keep the connection for another request."""
+        """Continue a conversation, or keep the connection for another request."""
         if next_turn is not None and self.wants_more():
             self.issue(connection, self.now, connection.stage, connection.session, connection.turn + 1, next_turn)
         elif connection.state == "idle":

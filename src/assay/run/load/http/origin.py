@@ -31,7 +31,7 @@ class Origin:
     """Where to connect: the server's own, or the proxy's."""
     tls: ssl.SSLContext | None = None
     tunnel: bytes = b""
-    """What is said to a proxy first to reach an https server through it."""
+    """What is sent to a proxy first to reach an https server through it."""
     prefix: str = ""
     """What stands before the path on the request line: a plain proxy wants the whole URL."""
     proxy_header: str = ""

@@ -14,7 +14,7 @@ _ABSOLUTE = 1
 _MONOTONIC = 1
 _TFD_NONBLOCK = 0o4000
 _TFD_CLOEXEC = 0o2000000
-# Where no precise timer is to be had, the last stretch before a moment is waited for with open eyes.
+# Where no precise timer is available, the last stretch before a due time is a busy wait.
 _SPIN_NS = 1_200_000
 
 
@@ -107,7 +107,7 @@ class _Epoll:
 
     def _arm(self, until_ns: int) -> None:
         self._armed = until_ns
-        # A moment of zero would disarm it; one in the past fires at once.
+        # A moment of zero would disarm it; one in the past fires immediately.
         self._spec.value_s, self._spec.value_ns = divmod(max(1, until_ns), 1_000_000_000)
         self._settime(self._timer, _ABSOLUTE, self._reference, None)
 

@@ -332,7 +332,7 @@ class RequestLog(RequestRows):
     """The requests of one machine, warm-up included; times count from the begin of the measured window."""
 
     good: NDArray[np.bool_]
-    """Which of them met every objective by themselves; empty where that was not asked or could not be told."""
+    """Which of them met every objective by themselves; empty where that was not asked or is not known."""
     arrived: NDArray[np.int64]
     """Output tokens that arrived in each millisecond of the window; empty where they could not be counted."""
 
@@ -349,7 +349,7 @@ def requests_of(
     """The columns of a load.
 
     Args:
-        good: which requests met the objective; None where that could not be told.
+        good: which requests met the objective; None where that is not known.
     """
     begin, end = recording.window
     none = np.zeros(0, dtype=np.int64)

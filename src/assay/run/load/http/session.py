@@ -1,7 +1,7 @@
 """From the sections of a file to a load that the HTTP loop can drive, with phases that people can watch.
 
 Machines that share a load meet after their first request, right before the load. The warm-up belongs to the load: it is
-driven by all machines at once, as long on each, so that their measured windows begin together too.
+driven by all machines at the same time, as long on each, so that their measured windows begin together too.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Rendezvous:
     met: BarrierOutcome | None = None
 
     def start_ns(self, load: HttpLoad, stage: Stage, deadline_ns: int) -> int | None:
-        """Wait for the others; when to begin on the clock of the load loop, None for at once."""
+        """Wait for the others; when to begin on the clock of the load loop, None for immediately."""
         meeting = self.order.meeting
         if meeting is None:
             return None
@@ -210,7 +210,7 @@ _NAP_S = 0.0003
 _BODY = b'{"model": "null", "messages": [{"role": "user", "content": "nothing"}], "stream": true}'
 # Long enough for every process to be there when the load begins.
 _START_NS = 300_000_000
-# A client that has told everything ends at once.
+# A client that has reported everything ends immediately.
 _END_S = 5.0
 
 
@@ -248,7 +248,7 @@ def measure_ceiling(scratch: Path) -> Ceiling | None:
     few_us, many_us = few.cpu_s * 1e6 / few.requests, many.cpu_s * 1e6 / many.requests
     few_pieces, many_pieces = few.pieces / few.requests, many.pieces / many.requests
     if many_pieces < few_pieces + 1:
-        return None  # the pieces came together, so their cost cannot be told apart
+        return None  # the pieces came together, so the cost of one cannot be separated
     piece_us = max(0.0, (many_us - few_us) / (many_pieces - few_pieces))
     return Ceiling(request_us=max(0.0, few_us - few_pieces * piece_us), piece_us=piece_us)
 

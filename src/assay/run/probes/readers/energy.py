@@ -20,7 +20,7 @@ from assay.run.probes.readers import KernelFile, why
 
 Scope = Literal["package", "dram", "system"]
 # One range of a counter must last longer at this power than the time between two readings, or a second round of it
-# could not be told from the first. No package or memory controller comes near.
+# could not be distinguished from the first. No package or memory controller comes near.
 _MOST_W = 2000.0
 # `intel-rapl-mmio` tells the same packages once more.
 _ZONE = re.compile(r"intel-rapl:\d+(:\d+)?")
@@ -61,7 +61,7 @@ class Zone:
 
 @dataclass(frozen=True, slots=True)
 class EnergyStep:
-    """What a counter told at one look."""
+    """What a counter showed at one reading."""
 
     source: str
     since_ns: int | None
@@ -107,7 +107,7 @@ class Rapl:
         return steps
 
     def unsure(self, source: str, window: tuple[int, int]) -> str:
-        """Why the energy of a window cannot be told from a counter; empty where it can."""
+        """Why a counter does not give the energy of a window; empty where it does."""
         for zone in self.zones:
             for begin, end in zone.unsure_ns if zone.source == source else ():
                 if begin < window[1] and end > window[0]:
@@ -248,7 +248,7 @@ def reports(stream: IO[bytes]) -> Iterator[tuple[float, float]]:
 
 
 def parse(text: bytes) -> tuple[float, float] | None:
-    """Seconds and mean watts of processor, graphics and neural engine together; None where no power is told."""
+    """Seconds and mean watts of processor, graphics and neural engine together; None where no power is reported."""
     import plistlib  # macOS alone pays for it
     from xml.parsers.expat import ExpatError
 

@@ -45,7 +45,7 @@ def nvml_reader() -> GpuReader:
 
 
 class GpuSampler:
-    """All boards, looked at again and again until told to stop."""
+    """All boards, read repeatedly until stopped."""
 
     def __init__(self, every_s: float, make: Callable[[], GpuReader] = nvml_reader, root: Path = Path("/")) -> None:
         self._thread = threading.Thread(target=self._follow, daemon=True)
@@ -58,7 +58,7 @@ class GpuSampler:
         self._stopped = False
         self._lost: set[int] = set()
         self._processes_ns = 0
-        self._untold: set[int] = set()
+        self._unknown: set[int] = set()
         try:
             self._reader: GpuReader | None = make()
         except Exception as failure:  # a library of the driver may fail in any way
@@ -144,14 +144,14 @@ class GpuSampler:
             begin_ns: when the run began: processes that were there before are not its own.
 
         Returns:
-            `job`: board → how many processes of the job; `foreign`: board → the others, in words; `untold`: board →
-            why it is not known.
+            `job`: board → how many processes of the job; `foreign`: board → the others, in words; `unknown`: board →
+            why.
         """
-        boards = [f"gpu:{index}" for index in range(self.count) if index not in self._untold]
+        boards = [f"gpu:{index}" for index in range(self.count) if index not in self._unknown]
         summary: dict[str, Any] = {
             "job": dict.fromkeys(boards, 0),
             "foreign": {gpu: [] for gpu in boards},
-            "untold": {},
+            "unknown": {},
         }
         for (index, pid), seen in sorted(self.sightings.copy().items(), key=lambda pair: pair[0]):
             board = f"gpu:{index}"
@@ -162,8 +162,8 @@ class GpuSampler:
             elif seen.name or seen.first_ns < begin_ns:
                 summary["foreign"][board].append(f"{seen.name or 'a process outside this container'} (pid {pid})")
             else:
-                summary["untold"][board] = "the driver names processes by numbers of another container"
-        for board in summary["untold"]:
+                summary["unknown"][board] = "the driver names processes by numbers of another container"
+        for board in summary["unknown"]:
             del summary["job"][board]
         summary["foreign"] = {board: tuple(names) for board, names in summary["foreign"].items()}
         return summary
@@ -187,12 +187,12 @@ class GpuSampler:
     def _see_processes(self) -> None:
         self._processes_ns = now_ns = time.perf_counter_ns()
         for index in range(self.count):
-            if index in self._lost or index in self._untold or self._reader is None:
+            if index in self._lost or index in self._unknown or self._reader is None:
                 continue
             try:
                 pids = [pid for pid, _ in self._reader.processes(index)]
             except Exception as failure:  # not every driver tells
-                self._untold.add(index)
+                self._unknown.add(index)
                 self.absent[f"gpu:{index}.processes"] = f"the driver does not report them: {failure}"
                 continue
             for pid in pids:

@@ -1,7 +1,7 @@
 """The whole machine as Linux tells it: processors, memory, swap, disks, network, clocks and heat.
 
 Each part stands alone: what a container or a virtual machine does not show is left out with its reason, and the rest
-goes on.
+is still read.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ class HarnessProcesses:
         return time.process_time() + sum(self._last_s)
 
 
-# Searching all processes of the machine for new ones costs more than a look; a new child of a main thread is seen at
-# once all the same, in the list that the kernel keeps of them.
+# Searching all processes of the machine for new ones costs more than a look; a new child of a main thread is seen
+# immediately anyway, in the list that the kernel keeps of them.
 _SEARCH_EVERY_S = 1.0
 _FEW = 8
 # A process that ended in the middle of a look has left its time to its parent, which was read before: look again.

@@ -54,7 +54,7 @@ def find(folder: Path, runtime: str, reference: str) -> Image | None:
 
 
 def keep(folder: Path, runtime: str, reference: str, suffix: str, make: Callable[[Path], Mapping[str, str]]) -> Image:
-    """Find an image, or fetch it; of several who ask at once, on any node, one fetches and the others wait for it."""
+    """Find an image, or fetch it; of concurrent callers, on any node, one fetches and the others wait for it."""
     if (cached := find(folder, runtime, reference)) is not None:
         return cached
     home = folder / runtime

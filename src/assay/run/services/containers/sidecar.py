@@ -102,7 +102,7 @@ class Sidecar(ContainerRuntime):
         raise MeasureError(f"the image {image} is kept by the nodes of the cluster", code="container-runtime")
 
     def remove(self, box: Container) -> None:
-        """End a program by its name, whatever became of the one that handed it over."""
+        """End a program by its name, whether or not the process that handed it over still runs."""
         if folder := os.environ.get(FOLDER):
             stop(Path(folder) / box.name)
 

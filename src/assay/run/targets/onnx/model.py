@@ -68,7 +68,7 @@ class OnnxModel:
         self._session = open_session(self._path, self._options, self._placement)
 
     def call(self) -> Callable[[], object]:
-        """One inference with inputs made once; nothing of ours stands between the caller and the runtime."""
+        """One inference with inputs made once; no code of assay runs between the caller and the runtime."""
         session = self._opened()
         self._threads_after = psutil.Process().num_threads()
         self._outline = outline_or_none(self._path)

@@ -261,7 +261,7 @@ def _stages(recording: LoadRecording, rows: Rows) -> list[JsonValue]:
     return stages
 
 
-# Answers whose memory may be held at once.
+# Answers that may be in memory at the same time.
 _LET_GO_EVERY = 4096
 _REQUEST_IDS = ("x-request-id", "request-id")
 
@@ -269,7 +269,7 @@ _REQUEST_IDS = ("x-request-id", "request-id")
 def outputs(recording: LoadRecording, rows: Rows, api: ServedApi, items: Sequence[Item]) -> Iterator[Output]:
     """The answer to each request that was due in the measured window, by when it was due.
 
-    Answers are read again from the recording, so that they never lie in memory all at once.
+    Answers are read again from the recording, so that they are never all in memory at the same time.
     """
     ttft, e2e = column("ttft_ms", recording, rows), column("e2e_ms", recording, rows)
     for place, row in enumerate(np.argsort(recording.due_ns, kind="stable").tolist()):

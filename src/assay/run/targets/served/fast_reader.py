@@ -32,7 +32,7 @@ Key = tuple[bytes | bool, ...]
 _STRINGS = re.compile(rb'(?:[^"\\\x00-\x09\x0b-\x1f]++|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
 _MOST_FORMS = 4
 _MOST_USAGES = 4096
-# Learning costs more than reading, and trying in vain costs too: both are bounded by what they have brought so far.
+# Learning costs more than reading, and a failed try costs too: both are bounded by what they have brought so far.
 _LESSONS, _HITS_PER_LESSON = 16, 8
 _TRIES, _TRIES_PER_HIT = 64, 4
 

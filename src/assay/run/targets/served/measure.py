@@ -129,7 +129,7 @@ class _Run:
         if local is None and (sized or (trace is not None and trace.input_tokens is not None)):
             self.stage.progress(0.0, f"asking {self.there.origin.authority} for its tokenizer")
             self.server_tokenizer = server_tokenizer_of(self.there)
-            if self.server_tokenizer is None:  # perhaps nobody is there at all
+            if self.server_tokenizer is None:  # perhaps nothing answers at all
                 refuse_unreachable(self.order, self.there, api)
         tokenizer = local or self.server_tokenizer
         if trace is not None:

@@ -27,7 +27,7 @@ from assay.run.workloads import Item
 # A new rate needs a while to show; that while is not judged.
 _SETTLE = 0.15
 _MOST_SETTLE_S = 5.0
-# So many answers without one sample of a metric: further probes would have none either.
+# This many answers without one sample of a metric: further probes would have none either.
 _ENOUGH_ANSWERS = 3
 _OF_STREAMS = ("itl_ms", "chunk_gap_ms", "tpot_ms", "user_tokens_per_s", "ttft_ms")
 

@@ -200,7 +200,7 @@ def judge(recording: LoadRecording, rows: Rows, objective: Mapping[str, float]) 
     """Hold each request against the limits; one that failed or did not end is not good.
 
     A request that has no value, such as the time per token of an answer of one token, breaks no limit; but where no
-    request at all has one, nothing can be said.
+    request at all has one, the result is unknown.
     """
     good = rows.outcome == OK
     if not objective:

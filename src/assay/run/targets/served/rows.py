@@ -78,7 +78,7 @@ _COLUMNS = {column.name for column in fields(Rows)}
 
 
 class _Marks:
-    """Positions of one block, answer by answer; they become positions in the whole content all at once."""
+    """Positions of one block, answer by answer; they become positions in the whole content in one step."""
 
     def __init__(self) -> None:
         self.starts: list[int] = []
@@ -114,7 +114,7 @@ class _Placed:
     def __init__(self) -> None:
         self.events = _Marks()
         self.single = _Marks()  # tokens that came one by one
-        self.bundled = _Marks()  # tokens that came several at once
+        self.bundled = _Marks()  # tokens that came several together
         self.known = AnswerOutlines()  # answers whose events have one token each
         self.answers: list[tuple[int, int]] = []  # row, and position of the first event after reasoning
 
@@ -181,7 +181,7 @@ class _Reader:
         recording.let_go(high)
 
     def _outline(self, body: bytes, code: int, checks: int) -> AnswerOutline | None:
-        """Read one answer without its texts, where it is like others and nobody will want them."""
+        """Read one answer without its texts, where it is like others and they are not needed."""
         if self.alike is None or code != _OK or self.counter.wants_check(checks):
             return None
         return self.alike.read(body)
@@ -265,7 +265,7 @@ class _Reader:
             self.first_chunk[row] = spread.tokens[0] if spread.tokens else 0
 
     def _count_pending(self, pending: _Pending, placed: _Placed, stops: list[int], low: int) -> None:
-        """Count by a tokenizer what the server did not count, all answers of a block at once."""
+        """Count by a tokenizer what the server did not count, all answers of a block together."""
         texts = [["".join(said) for said in draft.said if said] for draft in pending.drafts]
         counts = iter(self.counter.count([text for some in texts for text in some]))
         for row, draft, start, some in zip(pending.rows, pending.drafts, pending.starts, texts, strict=True):

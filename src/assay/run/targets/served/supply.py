@@ -97,7 +97,7 @@ def _input_bound(item: Item, turn: int, output: int) -> int:
     """The most input tokens of a turn: everything said before it goes in again."""
     texts = item.turns[: turn + 1]
     spoken = sum(len(text.encode()) for text in texts)
-    if item.input_tokens is not None:  # the first turn was made of so many tokens
+    if item.input_tokens is not None:  # the first turn was made of this many tokens
         spoken += min(0, item.input_tokens - len(texts[0].encode()))
     system = 0 if item.system is None else len(item.system.encode()) + _TEMPLATE_TOKENS
     return spoken + system + turn * output + (2 * turn + 1) * _TEMPLATE_TOKENS
@@ -161,7 +161,7 @@ class FirstRequest:
     e2e_ms: float
     ttft_ms: float | None
     token_ns: int
-    """When its first token came, 0 where that cannot be told."""
+    """When its first token came, 0 where that is not known."""
 
 
 def first_timeout_s(order: Order, there: ServedEndpoint) -> float:

@@ -1,6 +1,6 @@
 """The PyTorch target: exported programs and TorchScript, on the device that was asked for, with proof.
 
-programs.py    what a file holds, told before it is loaded; TorchProgram, which loads and calls it
+programs.py    what a file holds, read before it is loaded; TorchProgram, which loads and calls it
 inputs.py      values of all inputs
 """
 

@@ -1,4 +1,4 @@
-"""Exported programs and TorchScript: what a file holds, told from its table of contents, and its loading."""
+"""Exported programs and TorchScript: what a file holds, read from its table of contents, and how it is loaded."""
 
 from __future__ import annotations
 

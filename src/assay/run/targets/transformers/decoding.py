@@ -129,7 +129,7 @@ class Sessions:
         self.asks = [self._fresh() for _ in range(self.rows)]
 
     def advance(self, answer: Callable[[int], str]) -> None:
-        """Go on to the next turns; `answer` tells what a row was answered, and is asked only where it matters."""
+        """Advance to the next turns; `answer` gives the answer to a row, and is called only where it matters."""
         self.asks = [self._after(row, ask, answer) for row, ask in enumerate(self.asks)]
 
     def _after(self, row: int, ask: Ask, answer: Callable[[int], str]) -> Ask:
@@ -230,7 +230,7 @@ class Stepper:
         return out.logits[:, -1].argmax(-1), cache
 
     def _left(self, open_rows: set[int], row: Sequence[int]) -> bool:
-        """Whether an answer goes on after this step."""
+        """Whether an answer continues after this step."""
         open_rows -= {index for index in open_rows if row[index] in self._stops}
         return bool(open_rows)
 

@@ -33,7 +33,7 @@ from assay.run.workloads import make_workset
 from assay.spec.benchmark import Definition
 from assay.spec.target import ModelTarget
 
-# Answers that nobody gave a length end at a stop token, or here.
+# Answers without a set length end at a stop token, or here.
 MOST_TOKENS = 128
 # Prompts that are tokenised before the load, to find those that do not fit.
 _LOOKED_AT = 10_000

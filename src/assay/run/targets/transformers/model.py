@@ -103,7 +103,7 @@ class ModelFolder:
             raise explained(problem) from problem
 
     def _told(self, make: Any, **more: Any) -> Any:  # noqa: ANN401  (anything that Transformers loads)
-        # Both are said each time: the folder's own wish to run code counts for nothing.
+        # Both are passed each time: a setting in the folder that asks to run code has no effect.
         always = {"trust_remote_code": self._target.remote_code, "local_files_only": True}
         try:
             return make(self._folder, **always, **more)
@@ -160,7 +160,7 @@ class LanguageModel:
 
 
 def refuse_kernels(folder: Path, target: ModelTarget) -> None:
-    """Refuse a model that asks for a kernel of the hub, where remote code is off: a kernel is code of somebody else."""
+    """Refuse a model that asks for a kernel of the hub, where remote code is off: a kernel is third-party code."""
     if target.remote_code:
         return
     try:

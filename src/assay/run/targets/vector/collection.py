@@ -124,7 +124,7 @@ class ThreadCollection(Collection):
     """A collection that is searched by calls from threads of this process."""
 
     failures: tuple[type[Exception], ...]
-    """What a failed search raises; the load goes on and counts it."""
+    """What a failed search raises; the load continues and counts it."""
 
     @abstractmethod
     def searcher(self, queries: Floats) -> Searcher:

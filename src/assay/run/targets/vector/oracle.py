@@ -27,7 +27,7 @@ Doubles = NDArray[np.float64]
 ORACLE = 1
 # Queries in one matrix product: together with a block of vectors this stays below 100 MB.
 QUERIES_AT_ONCE = 256
-# Values of the pairs that are settled at once: 8 MB in double precision.
+# Values of the pairs that are settled together: 8 MB in double precision.
 PAIR_VALUES = 2**20
 CHECKED = 8
 _EPS32 = float(np.finfo(np.float32).eps)

@@ -29,7 +29,7 @@ from assay.spec.workload import Load
 
 _LOOK_S = 0.02
 _NULL_S = 0.15
-# Nothing worked at all: after so many failures more of the same tells nothing new.
+# Nothing worked at all: after this many failures, another attempt gives no new information.
 _HOPELESS = 20
 
 
@@ -112,7 +112,7 @@ class _StopRule:
         }
 
     def measure(self, workers: SearchWorkers, turns: SearchSchedule) -> tuple[int, int]:
-        """Go on without a pause until enough is known; return the measured window."""
+        """Continue without a pause until enough is known; return the measured window."""
         begin = turns.begin_ns if not self.warm_s else perf_counter_ns()
         before = workers.count()
         self._next_look = 64
@@ -202,7 +202,7 @@ def _column(workers: SearchWorkers, of: Callable[[Log], array[int]]) -> NDArray[
 
 @contextmanager
 def _quick_switches() -> Iterator[None]:
-    """Let a thread that has its answer go on soon: the interpreter's own 5 ms would be part of every latency."""
+    """Let a thread that has its answer continue soon: the interpreter's own 5 ms would be part of every latency."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(0.0002)
     try:
