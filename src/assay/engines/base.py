@@ -57,7 +57,7 @@ class RunOptions:
     """How `assay run` was called, as far as an engine acts on it."""
 
     fresh: bool = False
-    """Measure everything again, even where a campaign of the same plan could go on."""
+    """Measure everything again, even where a campaign of the same plan could be continued."""
     lock: str | None = None
     """What jobs do about a device that another measurement holds."""
     control: bool = True
@@ -207,7 +207,7 @@ class NullReporter:
 
 
 class Ledger(Protocol[J]):
-    """The record of one campaign: what became of its jobs, and their results."""
+    """The record of one campaign: the state of its jobs, and their results."""
 
     @property
     def campaign(self) -> str: ...
@@ -268,13 +268,13 @@ class Engine(Protocol[J, Home]):
     TITLE: ClassVar[str]
     """As people do."""
     TRANSIENT: ClassVar[Collection[str]]
-    """Codes of problems that pass by themselves: following goes on."""
+    """Codes of problems that pass by themselves: following continues."""
     RESUMABLE: ClassVar[Collection[str]]
-    """Codes of problems after which a later process can go on."""
+    """Codes of problems after which a later process can continue the campaign."""
     REQUEUES: ClassVar[bool]
     """Whether a job that ran may wait again."""
     OUTLIVES: ClassVar[bool]
-    """Whether a campaign goes on without the process that follows it."""
+    """Whether a campaign continues without the process that follows it."""
     IS_SERVED: ClassVar[bool]
     """Whether a server collects the results and ends the campaign; following it only watches then."""
 
@@ -282,12 +282,12 @@ class Engine(Protocol[J, Home]):
 
     @classmethod
     def resume(cls, home: Home, plan: Plan, view: View, clock: Clock) -> Engine[J, Home] | None:
-        """The newest campaign of an equal plan that can go on and that no process follows; None where there is none."""
+        """The newest campaign of an equal plan that can continue and that no process follows; None if there is none."""
         ...
 
     @classmethod
     def check(cls, loaded: Loaded, plan: Plan, home: Home, options: RunOptions) -> CampaignDraft[J, Home]:
-        """See whether the engine can take a plan: what is wrong is said before anything is kept.
+        """See whether the engine can take a plan: a problem is reported before anything is kept.
 
         Raises:
             UsageError: if the file asks for what the engine cannot do.
@@ -321,7 +321,7 @@ class Engine(Protocol[J, Home]):
 
     @classmethod
     def remove(cls, store: Path, campaign: str) -> str:
-        """Remove what a campaign left beside the store; return what became of it in words, empty for nothing."""
+        """Remove what a campaign left beside the store; return the outcome in words, empty if there was nothing."""
         ...
 
     # One campaign

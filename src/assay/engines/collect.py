@@ -40,7 +40,7 @@ class ResultFolders(Protocol):
 
 
 class ExecutionRecord(Protocol):
-    """When a job ran and how its process ended; None stands for "not told"."""
+    """When a job ran and how its process ended; None means unknown."""
 
     @property
     def started_at(self) -> datetime | None: ...
@@ -159,7 +159,7 @@ def _samples(left: ResultFolder, run: SingleRunResult, ended: Termination) -> tu
 
 
 def _lost(outcomes: list[RunOutcome], ended: Termination, now: datetime) -> SingleRunResult:
-    """The run that was going on, or never began, when the batch job ended."""
+    """The run that was in progress, or never began, when the batch job ended."""
     reason = ended.reason or FailureReason(
         "slurm-failed", "the batch job ended and left no result", "look into its log: assay logs"
     )
@@ -225,7 +225,7 @@ def _logs(job: Job, logs: Mapping[str, Path], scratch: Path) -> tuple[dict[str, 
         except OSError as problem:
             missing[name] = f"it cannot be read: {problem.strerror}"
     files, absent = gather(scratch, {}, tuple(references(job.definition.model_dump())))
-    # The folder is gone when the store reads again; it reads at once.
+    # The folder is gone when the store reads again; it reads immediately.
     return files, {**missing, **absent}
 
 

@@ -60,7 +60,7 @@ def run(
 ) -> CampaignResult:
     """Submit a benchmark to an engine, follow it to its end and return its results.
 
-    A campaign of the same plan that can go on is continued instead, unless `fresh`.
+    A campaign of the same plan that can continue is continued instead, unless `fresh`.
 
     Args:
         home: where the campaign is recorded: the store, for a fleet the client of its server.
@@ -105,7 +105,7 @@ def cancel(engine: Engine[Any, Any], view: View, server: FleetClient | None = No
 
 
 def remove(store: Store, campaign: str) -> tuple[str, ...]:
-    """Remove a campaign from the store, and what its engine left beside it; return what became of that in words.
+    """Remove a campaign from the store, and what its engine left beside it; return the outcome in words.
 
     Raises:
         UsageError: `busy` if a process follows it.
@@ -171,7 +171,7 @@ class CampaignDriver(Generic[J]):
         return self._finished()
 
     def _measured_here(self) -> CampaignResult:
-        """A campaign that this process measures itself; another process can go on with what it leaves."""
+        """A campaign that this process measures itself; another process can continue from what it leaves."""
         try:
             self._jobs = self.engine.ledger.open_jobs()
             self.engine.submit()
@@ -200,7 +200,7 @@ class CampaignDriver(Generic[J]):
                 raise
 
     def _detached(self) -> CampaignResult:
-        """Hand over all that may be there at once, and leave."""
+        """Submit every job that may be in the engine at the same time, and leave."""
         if later := self.engine.advance(self._jobs.jobs):
             self.view.note(f"{later} jobs are submitted when those before them have ended, by `assay campaigns attach`")
         self._leave()
@@ -245,7 +245,7 @@ class CampaignDriver(Generic[J]):
         self.engine.advance(jobs.jobs)
         if not snapshot.silence:
             self._printer.show(snapshot, jobs.total - len(jobs.jobs), jobs.total)
-            # Tell a server how the jobs stand; seldom, since nobody reads faster
+            # Report the state of the jobs to a server; seldom, since no one reads faster
             now_s = time.monotonic()
             if not isinstance(self._reporter, NullReporter) and now_s - self._reported_s >= _REPORT_S:
                 self._reported_s = now_s
@@ -279,14 +279,14 @@ class CampaignDriver(Generic[J]):
 
     def _leave(self) -> None:
         title, campaign = self.engine.TITLE, self.engine.ledger.campaign
-        self._reporter.left(f"left to {title}: nobody follows it for now")
+        self._reporter.left(f"left to {title}: no process follows it for now")
         self.view.note(
-            f"campaign {campaign} goes on in {title} without this process; `assay campaigns attach {campaign}` "
+            f"campaign {campaign} continues in {title} without this process; `assay campaigns attach {campaign}` "
             f"follows it and collects its results, `assay campaigns cancel {campaign}` ends it"
         )
 
     def _suspend(self) -> None:
-        """Record that the campaign can go on later; the store may be the very thing that failed, then nothing can."""
+        """Record that the campaign can continue later; if the store itself failed, nothing can be recorded."""
         try:
             self.engine.ledger.end("interrupted")
         except AssayError:
@@ -308,7 +308,7 @@ class CampaignDriver(Generic[J]):
         reason, campaign = problem.problem, self.engine.ledger.campaign
         if reason.code in (*self.engine.RESUMABLE, *NOT_KEPT):
             self.view.note(
-                f"campaign {campaign} is left as it is; `assay campaigns attach {campaign}` goes on with it, "
+                f"campaign {campaign} is left as it is; `assay campaigns attach {campaign}` continues it, "
                 f"`assay campaigns cancel {campaign}` ends it"
             )
             return
@@ -349,5 +349,5 @@ class CampaignDriver(Generic[J]):
 
 
 def _ended_as(job: MultiRunJobResult, *, cancelled: bool) -> str:
-    """How a job ended; one that a cancel cut short kept the runs that it had, and is cancelled all the same."""
+    """How a job ended; one that a cancel cut short keeps the runs that it had, but counts as cancelled."""
     return CANCELLED if cancelled and job.failed_runs else job.state

@@ -316,7 +316,7 @@ class ServerLedger:
                 if away.problem.code != AWAY:
                     raise
                 if not silent:
-                    self._view.note(f"{away.problem.message}; the campaign goes on, waiting for the server")
+                    self._view.note(f"{away.problem.message}; the campaign continues, waiting for the server")
                 silent = True
                 time.sleep(POLL_S)
             else:

@@ -136,7 +136,7 @@ def unfollowed(engine: type[Engine[Job, Store]], store: Store, digest: str, view
         folder = engine.folder_of(store.folder, campaign)
         if folder is not None and folder.campaign.is_file() and not is_held(folder.path):
             view.note(
-                f"campaign {campaign} of the same plan goes on in {engine.TITLE}; "
+                f"campaign {campaign} of the same plan continues in {engine.TITLE}; "
                 "following it (--fresh submits a new one)"
             )
             return campaign

@@ -36,7 +36,7 @@ class StatusPrinter:
     def silent(self, problem: str) -> None:
         """Say that the engine does not answer, once until it does again; the empty text stands for "it does"."""
         if problem and not self._is_silent:
-            self._view.note(f"{problem}; the campaign goes on, waiting for {self._title}")
+            self._view.note(f"{problem}; the campaign continues, waiting for {self._title}")
         self._is_silent = bool(problem)
 
     def show(self, snapshot: Snapshot, done: int, total: int) -> None:

@@ -182,7 +182,7 @@ def test_a_job_that_is_put_back_into_the_queue_waits_again(campaign):
 
 def test_a_silent_engine_is_waited_for_and_said_once_each_time(campaign):
     campaign.drive(problem("silent"), problem("silent"), {0: RUNS}, problem("silent"), {0: ENDED, 1: ENDED})
-    assert campaign.said.getvalue().count("the campaign goes on, waiting for Scripted") == 2
+    assert campaign.said.getvalue().count("the campaign continues, waiting for Scripted") == 2
     assert campaign.states() == ["failed", "failed", "failed"]
 
 
@@ -191,7 +191,7 @@ def test_what_a_later_process_can_go_on_with_is_left_as_it_is(campaign, code):
     with pytest.raises(MeasureError):
         campaign.drive({0: RUNS}, problem(code))
     assert campaign.states() == ["running", "running", "pending"]
-    assert f"`assay campaigns attach {campaign.id}` goes on with it" in campaign.said.getvalue()
+    assert f"`assay campaigns attach {campaign.id}` continues it" in campaign.said.getvalue()
 
 
 def test_a_refusal_takes_everything_back(campaign):
@@ -216,7 +216,7 @@ def test_ctrl_c_leaves_the_campaign_to_its_engine(campaign):
     with pytest.raises(KeyboardInterrupt):
         driver.run()
     assert campaign.states() == ["running", "running", "pending"]
-    assert "goes on in Scripted without this process" in campaign.said.getvalue()
+    assert "continues in Scripted without this process" in campaign.said.getvalue()
     assert "tear down" not in engine.calls
 
 

@@ -116,7 +116,7 @@ def test_an_api_server_that_restarts_and_forgets_loses_nothing(site: Site) -> No
     site.kube.objects.compact()  # and what happened meanwhile is not remembered: 410 Gone
     site.begun(2)
     site.kube.api.stop()
-    site.kube.until("the silence is told", lambda: "the campaign goes on" in followed.said.getvalue())
+    site.kube.until("the silence is told", lambda: "the campaign continues" in followed.said.getvalue())
     site.kube.objects.compact()
     site.go()
     site.kube.until("the pods have ended", lambda: not site.kube.running(role="job"))

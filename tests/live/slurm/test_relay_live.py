@@ -118,7 +118,7 @@ def test_a_lost_login_shell_loses_nothing_on_the_server(site, serve_process):
     site.until("it is followed again", lambda: site.said().count("2 running on") == 2)
     again.send_signal(signal.SIGINT)
     assert again.wait(60) == 130
-    assert all("nobody follows it for now" in job["progress"]["note"] for job in seen.jobs())
+    assert all("no process follows it for now" in job["progress"]["note"] for job in seen.jobs())
     go(site)
     site.until("Slurm has done both", lambda: site.queue(seen.campaign) == [])
     assert seen.states() == ["running", "running"]

@@ -39,7 +39,7 @@ print("@check " + json.dumps(found), flush=True)
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What a node offers; the empty text stands for "not told"."""
+    """What a node offers; the empty text means unknown."""
 
     name: str
     ready: bool

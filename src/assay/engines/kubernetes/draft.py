@@ -117,7 +117,7 @@ def refuse_program(job: Job) -> None:
         raise UsageError(message, code="kubernetes-option", at="target.container", try_="remove it")
     if target.command is None:
         raise UsageError(
-            f"the image {target.image} is to run its own command, which nobody can start again for each run in a pod",
+            f"the image {target.image} is to run its own command, which cannot be started again for each run in a pod",
             code="kubernetes-option",
             at="target.command",
             try_="write the command of the image into target.command: `docker inspect` shows Entrypoint and Cmd",

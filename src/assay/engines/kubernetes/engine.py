@@ -117,7 +117,7 @@ class KubernetesEngine:
 
     @classmethod
     def open(cls, home: Store, campaign: str, view: View, clock: Clock) -> KubernetesEngine:
-        """A campaign that an earlier process began; the cluster that is current here may be another, which is said.
+        """A campaign that an earlier process began; if the current cluster is another one, that is reported.
 
         Raises:
             UsageError: if it was not submitted to Kubernetes from this store, or nothing says where the cluster is.
@@ -165,7 +165,7 @@ class KubernetesEngine:
     def advance(self, jobs: Collection[int]) -> int:
         """Remove what ended jobs and groups leave, and submit jobs whose turn has come.
 
-        Groups have their turn in order, and of each only as many jobs as may be there at once.
+        Groups have their turn in order, and of each only as many jobs as may be in the cluster at the same time.
 
         Raises:
             MeasureError: if Kubernetes refuses or does not answer, or the campaign was cancelled.
@@ -311,11 +311,11 @@ class KubernetesEngine:
             return self._fetched_from_pods(index, ask=False)
 
     def _fetched_from_pods(self, index: int, *, ask: bool = True) -> Termination:
-        """Everything that can still be had of a job that ended, or why it left no result."""
+        """Everything that is still available of a job that ended, or why it left no result."""
         group, job = self._group_of[index], self._submitter.jobs[index]
         observation = self._observed(index, sure=True)
         ranks = pods_by_rank(observation.pods, self._observer.documents(index))
-        ask = ask and lost_node(observation) is None  # nobody answers there
+        ask = ask and lost_node(observation) is None  # a lost node does not answer
         for rank, delivery in self._deliveries(index, observation).items():
             there = ask and ranks[rank].uid not in self._observer.gone
             delivery.finish(runs=there and not ranks[rank].is_over, there=there)
@@ -346,7 +346,7 @@ class KubernetesEngine:
     # Services
 
     def _care_for_services(self) -> Iterator[tuple[str, str]]:
-        """A service that cannot be used dooms the jobs that wait for it: nobody waits in vain."""
+        """If a service cannot be used, end the jobs that wait for it, so that none waits without end."""
         read = self._logbook.is_time_for_services()
         for group in self.document.groups:
             if group.name in self._ended_groups or group.name not in self._submitter.noted.groups:

@@ -1,4 +1,4 @@
-"""The folder of a campaign on Kubernetes, and the document in it from which any process can go on.
+"""The folder of a campaign on Kubernetes, and the document in it from which any process can continue.
 
 It lies in the store, on this machine alone: pods never see it. No other module writes such a path by hand.
 """
@@ -62,12 +62,12 @@ class PodFolder(CampaignFolder):
             raise self.unusable(self.file(digest), problem) from None
 
     def cancel(self) -> None:
-        """Write down that somebody wants the end of the campaign: nothing more is submitted from now on."""
+        """Record that the campaign is to end: nothing more is submitted from now on."""
         self._write(self.path / _CANCELLED, b"")
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether somebody wants the end of the campaign."""
+        """Whether the campaign is to end."""
         return (self.path / _CANCELLED).exists()
 
     def forget_results(self) -> None:

@@ -1,4 +1,4 @@
-"""What the pods and services of a campaign wrote: kept here by whoever follows it, else asked of Kubernetes."""
+"""What a campaign's pods and services wrote: kept by the process that follows it, else read from Kubernetes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def job_logs(store: Store, job: Job, service: str = "", *, follow: bool = False)
 
 
 def kept_logs(folder: PodFolder, group: Group, job: Job, service: str = "") -> tuple[LogFile, ...]:
-    """The files into which whoever follows a campaign writes what its pods say."""
+    """The files into which the process that follows a campaign writes the output of its pods."""
     if service:
         return (LogFile(service, folder.service_log(group.name, service)),)
     ranks = range(group.pods if group.kind == "ranks" else 1)
@@ -62,7 +62,7 @@ def kept_logs(folder: PodFolder, group: Group, job: Job, service: str = "") -> t
 
 @dataclass(slots=True)
 class _Live:
-    """Pods whose campaign nobody follows: their logs are read into a folder that goes afterwards."""
+    """Pods whose campaign no process follows: their logs are read into a folder that is removed afterwards."""
 
     api: Client
     document: KubernetesCampaign

@@ -1,4 +1,4 @@
-"""What Kubernetes tells about jobs, pods and events, read once into records. Pure; None and "" stand for "not told"."""
+"""What Kubernetes reports about jobs, pods and events, read once into records. Pure; None and "" mean unknown."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class PodObservation:
     placed_at: datetime | None = None
     """When the scheduler found a node."""
     deleted_at: datetime | None = None
-    """When somebody asked for its end; what ends later may have ended because of it."""
+    """When its end was requested; what ends later may have ended because of that."""
     over_at: datetime | None = None
     """When the time that it was given to end is over."""
     unplaced: str = ""
@@ -74,11 +74,11 @@ class PodObservation:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing runs in it any more, for good."""
+        """Whether it has ended for good and nothing in it runs again."""
         return self.phase in ("Succeeded", "Failed")
 
     def container(self, name: str) -> ContainerObservation | None:
-        """One of its containers; None where Kubernetes has not told of it."""
+        """One of its containers; None where Kubernetes has not reported it."""
         return next((container for container in self.containers if container.name == name), None)
 
 
@@ -129,7 +129,7 @@ class Observation:
     name: str
     """Of its Job."""
     job: JobObservation | None = None
-    """None where there is no such Job (any more)."""
+    """None where there is no such Job, or no longer."""
     pods: tuple[PodObservation, ...] = ()
     """The oldest first."""
     events: tuple[EventObservation, ...] = ()

@@ -25,15 +25,15 @@ from assay.plan.job import Job
 
 # Events are asked for by pod, and not more often than this: a whole cluster shares them.
 _EVENTS_EVERY_S = 5.0
-# Of a campaign with hundreds of waiting jobs, so many are asked about in one look.
+# How many waiting jobs are asked about in one look: a campaign may have hundreds of them.
 _EVENTS_AT_ONCE = 20
-# A pod that should have ended by then has nobody left who would say so: its node is lost.
+# A pod that should have ended by then has no kubelet left to report its end: its node is lost.
 _LATE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class PodExecution:
-    """When a pod ran and how its container ended; None stands for "not told"."""
+    """When a pod ran and how its container ended; None means unknown."""
 
     started_at: datetime | None = None
     ended_at: datetime | None = None
@@ -90,7 +90,7 @@ class Observer:
 
     @property
     def gone(self) -> frozenset[str]:
-        """The uids of pods that were there and are not any more."""
+        """The uids of pods that were there and no longer are."""
         return self._gone
 
     def documents(self, index: int) -> tuple[Document, ...]:
@@ -199,7 +199,7 @@ def has_ended(found: Observation, now: datetime, gone: Collection[str]) -> bool:
     """
     if phase_of(found) == "ended":
         return True
-    lost = lost_node(found) is not None  # nobody will hand anything out there
+    lost = lost_node(found) is not None  # no pod will hand anything out there
     for pod in found.pods:
         over = pod.deleted_at if lost else pod.over_at
         if pod.uid in gone or (over is not None and (now - over).total_seconds() > _LATE_S):
@@ -209,7 +209,7 @@ def has_ended(found: Observation, now: datetime, gone: Collection[str]) -> bool:
 
 
 def pods_by_rank(pods: Iterable[PodObservation], documents: Iterable[Document]) -> dict[int, PodObservation]:
-    """The first pod of each rank: another that took its place is another attempt, which nobody asked for."""
+    """The first pod of each rank: one that replaced it is another attempt, which was not asked for."""
     labels = {uid_of(document): part_of(document) for document in documents}
     first_pods: dict[int, PodObservation] = {}
     for pod in pods:

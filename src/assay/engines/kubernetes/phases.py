@@ -13,7 +13,7 @@ from assay.engines.kubernetes.observation import ContainerObservation, EventObse
 from assay.units import show_bytes, show_seconds
 
 Phase = Literal["waiting", "running", "ended"]
-# How long a pod may wait for no node to be found, where nobody says otherwise.
+# How long a pod may wait for a node to be found, unless the benchmark says otherwise.
 PATIENCE_S = 600.0
 # Why the Job controller cannot make a pod, and yet may later.
 _QUOTA = "exceeded quota"
@@ -71,7 +71,7 @@ def failure_of(
     if first_reason := _first(seen):
         return first_reason
     if seen.job is None:
-        message = f"the Job {seen.name} is gone, and with it whatever its pod had measured: somebody deleted it"
+        message = f"the Job {seen.name} is gone, and with it whatever its pod had measured: it was deleted"
         return FailureReason(DELETED, message, "run the campaign again: what was measured before is kept")
     if seen.job.failure:
         return _given_up(seen)
@@ -98,7 +98,7 @@ def failure_of(
 def service_failure_of(
     name: str, seen: Observation, now: datetime, *, free_since: datetime | None = None, patience_s: float = PATIENCE_S
 ) -> FailureReason | None:
-    """Why a service cannot be used (any more); None while it may get ready, and while it runs as it was started.
+    """Why a service can no longer be used; None while it may get ready, and while it runs as it was started.
 
     A service that ended and was started again by Kubernetes is another one than was measured before: it failed.
 
@@ -117,7 +117,7 @@ def waiting_words(seen: Observation, now: datetime | None = None) -> str:
     """Why an attempt waits, in words.
 
     Args:
-        now: the present, to say for how long; nothing is said of it when left out.
+        now: the present, to say for how long; the duration is omitted when left out.
     """
     if seen.job is not None and seen.job.suspended:
         queue = f" {seen.job.queue}" if seen.job.queue else ""
@@ -323,7 +323,7 @@ def _unmounted(pod: PodObservation, seen: Observation, now: datetime) -> EventOb
 
 
 def _not_fetched(pod: PodObservation, seen: Observation) -> FailureReason | None:
-    """A first container that failed again and again; Kubernetes starts it anew, since networks fail now and then."""
+    """A first container that failed repeatedly; Kubernetes restarts it, since networks fail now and then."""
     for container in pod.before:
         last = container if container.state == "ended" else container.before
         if last is None or not last.exit_code or (container.restarts or 0) < _FETCH_TRIES - 1:
@@ -467,7 +467,7 @@ def _image(pod: PodObservation, one: ContainerObservation, seen: Observation, wa
         for event in seen.events_of(pod.uid, "Failed", "FailedToPull", "InspectFailed")
         if "image" in event.message.lower()
     ]
-    # `Back-off pulling image` says nothing; the reason was told before, and newer versions repeat it.
+    # `Back-off pulling image` says nothing; the reason was reported before, and newer versions repeat it.
     said = next((text for text in (one.message, *events) if text and not _is_back_off(text)), one.message)
     lasting = one.reason in _AT_ONCE or _LASTING_PULL.search(" ".join((one.message, *events)))
     if not lasting and waited_s < _PULL_PATIENCE_S:

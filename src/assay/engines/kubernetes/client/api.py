@@ -19,7 +19,7 @@ Kind = Literal["Job", "Pod", "Service", "Deployment", "ConfigMap", "Secret", "Ev
 Document = Mapping[str, Any]
 What = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
-# Codes of errors. Those of the first line may pass by themselves; nothing is known then of what became of the request.
+# Codes of errors. Those of the first line may pass by themselves; the outcome of the request is then unknown.
 SILENT = "kubernetes-silent"
 MISSING, CONFIG = "kubernetes-missing", "kubernetes-config"
 TOKEN, FORBIDDEN = "kubernetes-token", "kubernetes-forbidden"
@@ -53,7 +53,7 @@ class ObjectList:
 
     items: tuple[Document, ...]
     version: str
-    """From where a watch goes on."""
+    """From where a watch continues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Change:
 
     @property
     def version(self) -> str:
-        """From where a watch goes on after this."""
+        """From where a watch continues after this."""
         return version_of(self.item)
 
 
@@ -79,8 +79,8 @@ class Right:
     """With its group and part, such as `jobs.batch` or `pods/log`."""
 
 
-class Expired(MeasureError):  # noqa: N818  (it is no failure: whoever watches lists anew)
-    """The server does not remember what happened since: list anew, and watch from there."""
+class Expired(MeasureError):  # noqa: N818  (it is no failure: the watcher lists again)
+    """The server does not remember what happened since: list again, and watch from there."""
 
     default_code = GONE
 
@@ -109,10 +109,10 @@ def labels_of(document: Document) -> Mapping[str, str]:
     return labels if isinstance(labels, Mapping) else {}
 
 
-def read_version(told: Mapping[str, Any]) -> Version:
-    """The version that a server tells under /version; clouds write their own signs behind the numbers."""
-    text = str(told.get("gitVersion") or "")
-    parts = [_NUMBER.match(str(told.get(part) or "")) for part in ("major", "minor")]
+def read_version(answer: Mapping[str, Any]) -> Version:
+    """The version that a server reports under /version; clouds add their own characters to the numbers."""
+    text = str(answer.get("gitVersion") or "")
+    parts = [_NUMBER.match(str(answer.get(part) or "")) for part in ("major", "minor")]
     numbers = [int(match[0]) for match in parts if match is not None]
     if len(numbers) < len(parts):
         numbers = [int(digits) for digits in _NUMBER.findall(text)[:2]]
@@ -130,7 +130,7 @@ NEEDED = (
     *(Right(verb, "configmaps") for verb in _MADE),
     Right("list", "events"),
 )
-# Without these a part of what can be asked for cannot be had → what that is.
+# Without these a part of what can be asked for is not available → what that is.
 WANTED = {
     **dict.fromkeys((Right(verb, "services") for verb in _MADE), "services, and pods that go together"),
     **dict.fromkeys((Right(verb, "deployments.apps") for verb in _MADE), "services"),

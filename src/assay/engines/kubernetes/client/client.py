@@ -76,10 +76,10 @@ def connect(section: Kubernetes | None = None) -> Client:
         raise MeasureError(
             "the package kubernetes is not installed", code=MISSING, try_="pip install 'assay-bench[kubernetes]'"
         ) from None
-    # Whether a server is silent is told in our words; its own lines about every new try would stand between them.
+    # We report a silent server ourselves; the library's lines about every retry would only add noise.
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
     settings = client.Configuration()
-    # Watches, logs and requests of several threads at once.
+    # Watches, logs and requests of several threads at the same time.
     settings.connection_pool_maxsize = 32
     place = os.environ.get("KUBECONFIG") or _USUAL
     inside = asked.context is None and not _is_there(place) and _INSIDE.is_file()
@@ -129,7 +129,7 @@ _PAGE = 500
 _CONNECT_S, PATIENCE_S = 10.0, 60.0
 # A server that starts or has too much to do says so, and means that nothing was done.
 _BUSY, _TRIES, _LONGEST_S = (429, 503), 6, 10.0
-# Right after its start a server knows nobody's rights for a moment, also of those who could enter a moment before.
+# For a moment after its start a server knows no user's rights, not even those that it accepted a moment before.
 _UNKNOWN, _FEW_TRIES = (401, 403), 3
 # How long after a silence that may be.
 _LEARNING_S = 60.0
@@ -168,16 +168,16 @@ class Client:
     def create(self, document: Document) -> Document:
         """Make an object and return it as the server keeps it.
 
-        An object of the same name that carries the same campaign is returned as it is: whoever asks again because no
+        An object of the same name and the same campaign is returned as it is: a caller that asks again because no
         answer came makes nothing twice.
 
         Raises:
-            MeasureError: with the code `kubernetes-exists` if somebody else's object has the name.
+            MeasureError: with the code `kubernetes-exists` if the name is taken by an object of another owner.
         """
         kind: Any = document["kind"]
         answer = self._asked("POST", self._path(kind), body=document)
         if answer.status == HTTPStatus.CONFLICT and "AlreadyExists" in reason_of(answer.content):
-            if kind == "Secret":  # whoever may make Secrets need not be allowed to read them; its name says whose it is
+            if kind == "Secret":  # the right to make Secrets does not include reading them; its name says whose it is
                 return document
             existing = self.get(kind, name_of(document))
             if existing is not None:
@@ -196,7 +196,7 @@ class Client:
         while True:
             query = {"labelSelector": selector, "fieldSelector": fields, "limit": str(_PAGE), "continue": going}
             answer = self._asked("GET", self._path(kind), query)
-            if answer.status == HTTPStatus.GONE and going:  # the first pages are too old: all of it anew, at once
+            if answer.status == HTTPStatus.GONE and going:  # the first pages are too old: list again, without pages
                 answer = self._asked("GET", self._path(kind), {"labelSelector": selector, "fieldSelector": fields})
                 items = []
             page = document_of(answer, self.address, f"{kind} list")
@@ -214,7 +214,7 @@ class Client:
         """What happens to objects after a moment; ends when the server ends it, at the latest after a time.
 
         Raises:
-            Expired: if the server does not remember that moment any more.
+            Expired: if the server no longer remembers that moment.
         """
         query = {
             "watch": "true",
@@ -366,7 +366,7 @@ class Client:
         import urllib3
 
         timeout = urllib3.Timeout(connect=_CONNECT_S, read=read_s)
-        # A connection that was cut while it lay idle is made anew; what may have arrived is not sent twice.
+        # A connection that was cut while idle is opened again; what may have arrived is not sent twice.
         retries = urllib3.Retry(total=2, connect=2, read=0, redirect=0, status=0, other=0)
         try:
             pool: urllib3.PoolManager = self.api_client.rest_client.pool_manager

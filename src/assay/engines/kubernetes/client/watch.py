@@ -1,4 +1,4 @@
-"""What is in the cluster now, by list and watch: cut off, it goes on where it was; too late, it lists again."""
+"""What is in the cluster now, by list and watch: cut off, it continues where it was; too late, it lists again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from assay.engines.kubernetes.objects.names import of_campaign
 from assay.errors import MeasureError
 
 KINDS: tuple[Kind, ...] = ("Job", "Pod")
-# One watch lasts so long; then the next goes on from where it was.
+# How long one watch lasts; the next continues from where it was.
 _WATCH_S = 240.0
 _AGAIN_S, _SLOWEST_S = 0.5, 5.0
 _TOGETHER_S = 0.05
@@ -76,7 +76,7 @@ class Mirror:
             within_s: how long to watch; it may end earlier, where the server ends it.
 
         Raises:
-            MeasureError: if the server does not answer; what is known stays, and the next look goes on from there.
+            MeasureError: if the server does not answer; what is known stays, and the next look continues from there.
         """
         if not self._since:
             before = dict(self._items)

@@ -144,7 +144,7 @@ def _file(setting: Setting, digest: str, content: bytes) -> list[Object]:
 
 
 def secret(setting: Setting, values: Mapping[str, str]) -> Object:
-    """The Secret with what a campaign brings along from the environment of whoever submits it.
+    """The Secret with what a campaign takes from the environment of the process that submits it.
 
     Args:
         values: variable there → its value; never shown, logged or kept anywhere else.

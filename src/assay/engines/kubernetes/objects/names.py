@@ -1,6 +1,6 @@
-"""Names and labels of a campaign's objects: safe for DNS, the same whoever makes them, and found again by labels. Pure.
+"""Names and labels of a campaign's objects: safe for DNS, always the same, and found again by labels. Pure.
 
-Because a name says campaign, part and attempt, whoever submits again after a crash meets what it made before.
+Because a name says campaign, part and attempt, a process that submits again after a crash finds what it made before.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def host_of(service: str, namespace: str) -> str:
 
 
 def refuse_foreign(found: Document, wanted: Document) -> None:
-    """Raise if an object of a name belongs to somebody else.
+    """Raise if an object of a name has another owner.
 
     Raises:
         MeasureError: with the campaign that it carries instead.
@@ -162,7 +162,7 @@ def refuse_foreign(found: Document, wanted: Document) -> None:
     if own is None or own != other or labels_of(found).get(MANAGED) != OWNER:
         kind, named = wanted.get("kind", "object"), wanted.get("metadata", {}).get("name", "")
         raise MeasureError(
-            f"there is already a {kind} {named} that belongs to {f'campaign {other}' if other else 'somebody else'}",
+            f"there is already a {kind} {named} that belongs to {f'campaign {other}' if other else 'another owner'}",
             code="kubernetes-exists",
             try_="remove it, or use another place.kubernetes.namespace",
         )

@@ -15,7 +15,7 @@ from assay.spec.references import references
 from assay.spec.target import CommandTarget, Target, Together
 from assay.units import show_bytes
 
-# Every service has a pod and so an address of its own: nobody else can have taken this port.
+# Every service has a pod and so an address of its own: this port cannot be taken.
 USUAL_PORT = 8000
 _OPTION = "kubernetes-option"
 _ADDED = ("cpus", "memory", "gpus")
@@ -35,7 +35,7 @@ class GroupService:
     pod: Pod
     asked: PodResources
     fetching: Mapping[str, str] = field(default_factory=dict)
-    """Secrets that whoever fetches its files needs: variable → where it is kept."""
+    """Secrets that are needed to fetch its files: variable → where it is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Group:
     launch: Literal["each", "first"] = "each"
     """Whether each of its pods runs the command, or the first alone."""
     at_once: int | None = None
-    """How many of its jobs may be in the cluster at once; None for no limit."""
+    """How many of its jobs may be in the cluster at the same time; None for no limit."""
     after: str = ""
     """Group that must have ended before this one begins; empty for none."""
 
@@ -121,7 +121,7 @@ def asked_of(job: Job, group: Group) -> PodResources:
 
 
 def shipped(job: Job) -> Job:
-    """A job as its pod gets it: without the needs that the scheduler has met, which nobody in the pod can see.
+    """A job as its pod gets it: without the needs that the scheduler has met, which cannot be seen from within the pod.
 
     Its digest stays: it is what was asked for.
     """

@@ -209,7 +209,7 @@ def container(
 
     Args:
         words: its command, in place of the image's own; texts as they are.
-        asked: how much of the node it gets; nothing is said of it when left out.
+        asked: how much of the node it gets; nothing is requested when left out.
     """
     security = _container_security(pod)
     resources = {} if asked is None else asked.resources()
@@ -329,7 +329,7 @@ def members_of(setting: Setting, group: Group, job: Job, attempt: int = 1) -> tu
 
 
 def rank_variables(setting: Setting, group: Group, member: Member, *, indexed: bool) -> list[Object]:
-    """What a pod that goes together with others is told; the command finds the names that torchrun and MPI use."""
+    """The environment of a pod that runs together with others; the command finds what torchrun and MPI use."""
     own = field_variable("ASSAY_POD_RANK", _INDEX)
     rank = [own] if indexed else plain_variables({"ASSAY_POD_RANK": str(member.rank)})
     variables = plain_variables({"ASSAY_POD_RANKS": str(len(member.peers)), "ASSAY_POD_PEERS": ",".join(member.peers)})
@@ -357,7 +357,7 @@ def rank_variables(setting: Setting, group: Group, member: Member, *, indexed: b
 
 
 def ranks_document(setting: Setting, group: Group, job: Job, attempt: int = 1) -> dict[str, str]:
-    """The same in files: `ranks.json` for whoever starts the command, and a hostfile for mpirun."""
+    """The same in files: `ranks.json` for the process that starts the command, and a hostfile for mpirun."""
     peers, others = members_of(setting, group, job, attempt)[0].peers, _around(setting).others
     content = {
         "peers": peers,
