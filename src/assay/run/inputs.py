@@ -171,7 +171,7 @@ def refuse_inputs(loaded: Loaded, plan: Plan) -> None:
     seen: set[str] = set()
     for job in plan.jobs:
         definition = job.definition
-        # What decides which files a job reads, and how: of jobs that share it, only the first is read.
+        # What decides which files a job reads, and how: of jobs that share it, only the first is checked.
         read = f"{definition.target!r} {definition.workload!r} {definition.load!r} {sorted(fetched_files(definition))}"
         if read in seen:
             continue

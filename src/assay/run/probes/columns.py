@@ -64,7 +64,7 @@ class ReadingColumns:
         return ((source, column) for (source, column_name), column in self._columns.items() if column_name == name)
 
     def joined(self, other: ReadingColumns) -> ReadingColumns:
-        """These and others together; both inputs stay independent."""
+        """These and others together; neither input is changed."""
         both = ReadingColumns()
         both._columns = {**self._columns, **other._columns}
         return both

@@ -46,7 +46,7 @@ class Tally:
     """Of some answers: the count that is used, and the local tokenizer's."""
     checked_inputs: list[tuple[int, int]] = field(default_factory=list)
     by_tokenizer: int = 0
-    """Answers whose chunks a tokenizer counted one by one."""
+    """Answers whose tokens a tokenizer assigned to their chunks."""
     evenly: int = 0
     """Answers whose tokens were spread evenly over their chunks."""
     largest_chunk: int = 0
