@@ -37,7 +37,7 @@ _SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP")
 _LOOK_S = 0.2
 # Jobs of a cluster begin when there is room for them; this meeting only sees to it that all have begun.
 _FIRST_LEAD_S = 0.0
-# A shared file system is not written to more often than this while a phase goes on: the node is measuring.
+# A shared file system is not written to more often than this during a phase: the node is measuring.
 EVERY_S = 5.0
 
 
@@ -47,7 +47,7 @@ def service_patience_s(service: Service) -> float:
 
 
 def warm_facts(name: str, base_url: str, definition: Definition, unless: Callable[[], None]) -> dict[str, str]:
-    """Have a service load its model, where it is the target and its protocol can ask for that; what that told.
+    """Have a service load its model, where it is the target and its protocol can ask for that; return what it reports.
 
     Raises:
         MeasureError: if it does not answer as its protocol says.
@@ -61,17 +61,17 @@ def warm_facts(name: str, base_url: str, definition: Definition, unless: Callabl
 
 
 class TerminationRequest(BaseException):
-    """Somebody wants this process to end; like KeyboardInterrupt, nothing on the way may take it for a failure."""
+    """This process is to end; like KeyboardInterrupt, nothing on the way may treat it as a failure."""
 
 
 class TerminationWatch:
-    """Looks out for whoever wants this process to end."""
+    """Watches for requests to end this process."""
 
     def __init__(self, stop: Path | None = None, abandoned: Callable[[], str] = lambda: "") -> None:
         """What to look at.
 
         Args:
-            abandoned: says why nobody else will ask for it; empty as long as somebody may.
+            abandoned: says why no other process will request the end; empty as long as one may.
         """
         self._stop = stop
         self._abandoned = abandoned
@@ -81,7 +81,7 @@ class TerminationWatch:
         self.why = ""
 
     def in_good_hands(self) -> None:
-        """Somebody will ask for the end in any case."""
+        """Another process will request the end in any case."""
         self._abandoned = lambda: ""
 
     def listen(self) -> None:
@@ -91,7 +91,7 @@ class TerminationWatch:
                 signal.signal(getattr(signal, name), self._signalled)
 
     def look(self) -> None:
-        """Raise if somebody wants the end.
+        """Raise if the end was requested.
 
         Raises:
             TerminationRequest: with the reason in `why`.

@@ -183,7 +183,7 @@ class ServerReporter:
         self._thread.start()
 
     def stands(self, standings: Iterable[JobProgress]) -> None:
-        """How jobs stand now; returns at once."""
+        """How jobs stand now; returns immediately."""
         progress = {standing.index: standing for standing in standings}
         with self._lock:
             self._standings |= progress
@@ -191,7 +191,7 @@ class ServerReporter:
         self._say()
 
     def ended(self, index: int) -> None:
-        """The store has the result of a job; returns at once."""
+        """The store has the result of a job; returns immediately."""
         with self._lock:
             self._ended[index] = None
             self._standings.pop(index, None)
@@ -253,7 +253,7 @@ class ServerReporter:
             except RefusedError as problem:
                 self._refuse(problem)
             except AwayError as problem:
-                self._failed(f"{problem.problem.message}; the campaign goes on, and the server gets the rest later")
+                self._failed(f"{problem.problem.message}; the campaign continues, and the server gets the rest later")
             except Exception as problem:  # the store is busy, a file cannot be read: the campaign has its own words
                 said = problem.problem.message if isinstance(problem, AssayError) else str(problem)
                 self._failed(f"nothing can be sent to the server for now: {said}")
@@ -329,7 +329,7 @@ class ServerReporter:
             self._failures += 1
 
     def _refuse(self, problem: RefusedError) -> None:
-        """A token may be replaced while the campaign goes on; what else a server refuses, it refuses for good."""
+        """A token may be replaced while the campaign runs; what else a server refuses, it refuses for good."""
         if _may_change(problem):
             self._failed(f"the server takes no reports: {problem.problem.message}; {problem.problem.try_}")
             return

@@ -136,7 +136,7 @@ def test_a_service_that_did_not_wait_for_the_rest_is_submitted_again(folder):
     with pytest.raises(Died):
         submit_all(folder, DOCUMENT, slurm, told.append, sleep=quiet)
     assert list(slurm.jobs.values()).count("assay:c1:p-llm") == 1, "one that was ended by somebody stays ended"
-    publish_failure(folder, "p", "llm", Problem(CODE, "nobody went on"))
+    publish_failure(folder, "p", "llm", Problem(CODE, "no process continued the submission"))
     ids = submit_all(folder, DOCUMENT, slurm, told.append, sleep=quiet)
     assert list(slurm.jobs.values()).count("assay:c1:p-llm") == 2
     assert ids["p-llm"] != "1"

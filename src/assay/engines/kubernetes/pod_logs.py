@@ -41,7 +41,7 @@ MAX_WORDS = 64 * 2**20
 _FETCH_S = 900.0
 _TRIES, _LAG_S = 3, 0.3
 Tell = Callable[[str], None]
-# Logs are read so often while pods run: little is lost with a pod. All together no more than so many a second.
+# How often logs are read while pods run, so that little is lost with a pod; and how many reads a second in all.
 _READ_S, _READS_PER_S = 2.0, 10.0
 # A node that does not give out a log is left alone for so long: it may take half a minute to say nothing.
 _SILENT_S = 30.0
@@ -189,10 +189,10 @@ class PodDelivery:
         except MeasureError as problem:
             if problem.problem.code in (SILENT, FORBIDDEN):
                 raise
-            return False  # the pod is gone, or its node cannot be asked any more
+            return False  # the pod is gone, or its node no longer answers
 
     def finish(self, *, runs: bool, there: bool = True) -> None:
-        """Get everything that can still be had: lines that were lost, what waits in the pod, what a server keeps.
+        """Get everything that is still available: lines that were lost, what waits in the pod, what a server keeps.
 
         Args:
             there: whether it and its node are there at all: the last lines of a log may be a moment late.

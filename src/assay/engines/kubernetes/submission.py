@@ -1,7 +1,7 @@
-"""The objects of a campaign made in Kubernetes, and removed: a later process can go on where this one ended.
+"""The objects of a campaign made in Kubernetes, and removed: a later process can continue where this one ended.
 
 Objects have names that say what they are, and making one again gives the one that is there. What was made is also
-written down: a Job that was made and is gone was deleted by somebody, and is not made a second time.
+written down: a Job that was made and is gone was deleted on purpose, and is not made a second time.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Submitter:
             return
         if wanted := secrets_of(self.campaign.section):
             values = {name: resolve_secrets(f"${{env:{name}}}", os.environ) for name in wanted}
-            # One that a lost process made is made anew: nobody needs the right to read it.
+            # One that a lost process made is replaced: that way the right to read Secrets is not needed.
             self.api.delete("Secret", names.secrets_name(self.campaign.campaign))
             self.api.create(secret(self._setting, values))
         for several in self._files.values():
@@ -137,7 +137,7 @@ class Submitter:
         Raises:
             MeasureError: if Kubernetes refuses or does not answer, or the campaign was cancelled.
         """
-        # Services come first: where room is scarce, clients would take it and wait for them in vain.
+        # Services come first: where room is scarce, clients would take it and wait for services that cannot start.
         shared = self._shared(group) if group.name not in self.noted.groups else []
         for manifest in shared:
             self.api.create(manifest)
@@ -176,7 +176,7 @@ class Submitter:
         return [*([] if meeting is None else [meeting]), *service_objects(self._setting, group, sections)]
 
     def _own(self, one: Document, owners: list[Document]) -> None:
-        """Let an object go with those that use it: what nobody collects then goes by itself."""
+        """Let Kubernetes remove an object with those that use it, even if no process cleans up."""
         if owners:
             references = [owner_reference(owner) for owner in owners]
             kind: Kind = one["kind"]
@@ -237,7 +237,7 @@ def take_out(api: Client, campaign: str) -> tuple[str, ...]:
         MeasureError: if Kubernetes does not answer.
     """
     until_s = time.monotonic() + LEAVING_S
-    # Remove the Secret of a campaign by its name: nobody needs the right to look at those of others
+    # Remove the Secret of a campaign by its name: the right to look at those of others is not needed
     try:
         api.delete("Secret", secrets_name(campaign))
     except MeasureError as problem:
@@ -264,14 +264,14 @@ def _remove(api: Client, kind: Kind, there: Iterable[Document]) -> None:
 
 
 def _nobody_ends(pod: Document, over: datetime) -> bool:
-    """Whether a pod that should end has no node any more that would end it."""
+    """Whether a pod that should end no longer has a node that would end it."""
     if lost_node(observe("", None, [pod], [])) is not None:
         return True
     return datetime.now(UTC) - over > timedelta(seconds=_OVERDUE_S)
 
 
 def _listed(api: Client, kind: Kind, campaign: str) -> tuple[Document, ...]:
-    """Ask a few times: a server that starts anew answers a moment later. What one may not see is not there for one."""
+    """Ask a few times: a server that restarts answers a moment later. Kinds that may not be listed count as empty."""
     for attempt in range(_TRIES):
         try:
             return api.list(kind, of_campaign(campaign)).items

@@ -1,1 +1,1 @@
-"""A campaign on a batch cluster, seen from the login node: submitted at once, followed, collected, torn down."""
+"""A campaign on a batch cluster, seen from the login node: submitted as a whole, followed, collected, torn down."""

@@ -24,7 +24,7 @@ _LOOK_S = 1.0
 _ASK = """\
 import getpass, json, os, platform, shutil, subprocess, sys
 os.environ.setdefault("USER", getpass.getuser())  # Charliecloud will not start without it
-def told(name):
+def version(name):
     try:
         done = subprocess.run([name, "--version"], capture_output=True, text=True, timeout=20)
         return (done.stdout or done.stderr).strip().splitlines()[0]
@@ -38,7 +38,7 @@ except Exception as problem:
     found["assay"] = "missing: " + str(problem)
 for name in sys.argv[2:]:
     if shutil.which(name):
-        found[name] = told(name)
+        found[name] = version(name)
 with open(sys.argv[1], "w") as file:
     json.dump(found, file)
 """
@@ -154,7 +154,7 @@ def _asked_node(slurm: Slurm, folder: Path, scheduler: Scheduler) -> dict[str, s
         raise MeasureError(message, code="shared-folder", try_=remedy) from None
     finally:
         scheduler.cancel([number])
-    shutil.rmtree(place, ignore_errors=True)  # kept where something is wrong, for whoever looks into it
+    shutil.rmtree(place, ignore_errors=True)  # kept where something is wrong, so that the cause can be found
     return facts
 
 

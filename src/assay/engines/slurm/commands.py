@@ -57,16 +57,16 @@ class CommandLine:
     patience_s: float = PATIENCE_S
     """How long one command may take."""
     _tasks: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """Number of a task → its array and index, as squeue told them: the record of completed jobs does not."""
+    """Number of a task → its array and index, as squeue reported them: the record of completed jobs does not."""
     _ended: dict[str, BatchState] = field(default_factory=dict)
-    """What was told of ended jobs: it stays true when Slurm forgets them."""
+    """What was reported of ended jobs: it stays true when Slurm forgets them."""
     _asked: set[str] = field(default_factory=set)
     """Jobs that accounting was asked for."""
 
     def submit(self, script: Path, *, after: Sequence[Dependency] = (), comment: str) -> str:
         """Hand over a batch script and return the number of its job."""
         words = ["sbatch", "--parsable", f"--comment={comment}"]
-        # A job whose condition can never hold any more must end, or it waits for ever.
+        # A job whose condition can no longer hold must end, or it waits for ever.
         words += [f"--dependency={','.join(map(str, after))}", "--kill-on-invalid-dep=yes"] if after else []
         try:
             said = self._run([*words, str(script)], environ=_for_sbatch(script))
@@ -105,7 +105,7 @@ class CommandLine:
         wanted = list(dict.fromkeys(ids))
         for begin in range(0, len(wanted), _CHUNK):
             said = self._run(["scancel", *wanted[begin : begin + _CHUNK]])
-            # With --quiet, scancel says nothing about real refusals either: the lines are told apart here.
+            # With --quiet, scancel says nothing about real refusals either: the lines are distinguished here.
             errors = [line for line in said.err.splitlines() if line.strip() and not _GONE.search(line)]
             if said.code and errors:
                 raise _refused("scancel", _Said(said.code, "", "\n".join(errors)))
@@ -156,7 +156,7 @@ class CommandLine:
         return self._accounting([f"--jobs={','.join(dict.fromkeys(numbers))}"], raw)
 
     def _accounting(self, which: Sequence[str], raw: Sequence[str] = ()) -> tuple[BatchState, ...]:
-        """What is remembered of ended jobs; nothing where nobody keeps it."""
+        """What is remembered of ended jobs; nothing where no accounting is kept."""
         if shutil.which("sacct") is None:
             return ()
         said = self._sacct(parsing.ACCOUNT_FIELDS, ["--duplicates", *which])

@@ -83,7 +83,7 @@ def add(name: str, section: Mapping[str, JsonValue]) -> Slurm:
         UsageError: if the section is wrong.
     """
     if not name or not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
-        raise UsageError(f"{name!r} is no name for a cluster: letters, digits, _ . and - only", code="name")
+        raise UsageError(f"{name!r} is not a valid name for a cluster: letters, digits, _ . and - only", code="name")
     slurm = _section(name, section)
     _write({**_read(), name: dict(section)})
     return slurm
@@ -137,7 +137,7 @@ def _write(sections: Mapping[str, Mapping[str, JsonValue]]) -> None:
     lines = []
     for name, section in sections.items():
         lines.append(f"{json.dumps(name)}:" + ("" if section else " {}"))
-        # JSON is YAML: nothing that somebody writes can be read as something else.
+        # JSON is YAML: no value can be read as something else.
         lines += [f"  {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in section.items()]
     text = "\n".join([*lines, ""])
     try:

@@ -1,4 +1,4 @@
-"""Slurm as an engine: everything is submitted at once, and the shared folder brings the results."""
+"""Slurm as an engine: a campaign is submitted as a whole, and the shared folder brings the results."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 _LOOK_S, _SLOWEST_S, _SLOWER = 0.5, 10.0, 1.15
 # Files of other nodes appear late in shared folders: later still where the job says that it wrote one.
 _LAG_S, _LAG_WRITTEN_S = 3.0, 60.0
-# A result is there, but the batch job has not left: its epilogue may take long, and nobody needs to wait for it.
+# A result is there, but the batch job has not left: its epilogue may take long, and waiting for it is no use.
 _LEAVING_S = 20.0
 _WRITTEN, _BY_ITSELF = (0, 3), ("COMPLETED", "FAILED")
 # How long the monitor may take to write out what it scraped.
@@ -200,7 +200,7 @@ class SlurmEngine:
     # Looking
 
     def snapshot(self, jobs: Mapping[int, Job]) -> Snapshot:
-        """How jobs stand; where Slurm is silent, those whose result is here have ended all the same.
+        """How jobs stand; where Slurm is silent, those whose result is here count as ended anyway.
 
         Raises:
             MeasureError: if Slurm's commands are not here.

@@ -1,4 +1,4 @@
-"""The folder that login node and compute nodes share, and the document in it from which any process can go on.
+"""The folder that login node and compute nodes share, and the document in it from which any process can continue.
 
 No other module writes such a path by hand.
 """
@@ -151,7 +151,9 @@ class SharedFolder(CampaignFolder):
 def _checked(name: str) -> str:
     """A name as one part of a path: it can neither leave the folder nor hide in it."""
     if not _NAME.fullmatch(name):
-        raise UsageError(f"{name!r} is no name for a part of a campaign: letters, digits, _ . and - only", code="name")
+        raise UsageError(
+            f"{name!r} is not a valid name for a part of a campaign: letters, digits, _ . and - only", code="name"
+        )
     return name
 
 
@@ -245,7 +247,7 @@ def is_on_cluster(store: Path, campaign: str) -> bool:
 
 
 def remove_folder(store: Path, campaign: str) -> str:
-    """Remove the shared folder of a campaign that was removed; return what became of it in words, empty for none."""
+    """Remove the shared folder of a removed campaign; return the outcome in words, empty if there was none."""
     if not is_on_cluster(store, campaign):
         return ""
     folder = folder_of(store, campaign)
@@ -259,7 +261,7 @@ def _removed(folder: SharedFolder, campaign: str) -> str:
         owner = folder.read_campaign(SlurmCampaign).campaign
     except AssayError:
         owner = ""
-    if owner != campaign:  # nothing is removed of which nobody knows what it is
+    if owner != campaign:  # a folder of unknown origin is left alone
         return f"left {folder.path}: it does not say that it is this campaign's"
     try:
         shutil.rmtree(folder.path)

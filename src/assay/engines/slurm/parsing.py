@@ -121,7 +121,7 @@ def indexes(text: str) -> Iterator[int]:
 
 
 def seconds(text: str) -> float | None:
-    """A span as Slurm writes it: `1-02:03:04`, `5:00`, `12`; None for UNLIMITED, INVALID and the like."""
+    """A span as Slurm writes it: `1-02:03:04`, `5:00`, `12`; None for UNLIMITED, INVALID and similar."""
     match = _CLOCK.match(text.strip())
     if match is None:
         return None
@@ -130,7 +130,7 @@ def seconds(text: str) -> float | None:
 
 
 def moment(text: str) -> datetime | None:
-    """A moment in seconds since 1970, as the commands are asked to write it; None for `N/A` and the like."""
+    """A moment in seconds since 1970, as the commands are asked to write it; None for `N/A` and similar."""
     return datetime.fromtimestamp(int(text), UTC) if text.isdigit() and int(text) > 0 else None
 
 

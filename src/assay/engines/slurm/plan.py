@@ -42,7 +42,7 @@ class Group:
     """The most that any of them needs."""
     services: tuple[GroupService, ...] = ()
     at_once: int | None = None
-    """How many of its jobs may run at once; None for no limit."""
+    """How many of its jobs may run at the same time; None for no limit."""
     after: str = ""
     """Group that must have ended before this one begins; empty for none."""
 

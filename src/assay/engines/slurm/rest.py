@@ -53,7 +53,7 @@ class Rest:
             return taken_as(self, comment, problem)
         number = answer.get("job_id", (answer.get("result") or {}).get("job_id"))
         if not isinstance(number, int) or number <= 0:
-            message = f"slurmrestd told no number for {script.name}: {documents.complaints(answer) or answer}"
+            message = f"slurmrestd returned no number for {script.name}: {documents.complaints(answer) or answer}"
             raise MeasureError(message, code="slurm-answer", at=self.url)
         return str(number)
 
@@ -125,7 +125,7 @@ class Rest:
     def _ask(
         self, method: str, part: str, path: str, body: object = None, *, gone: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """One question; `gone` is the answer where the job is not known (any more)."""
+        """One question; `gone` is the answer where the job is not known, or no longer."""
         version, _ = self._interface()
         with self._client() as client:
             answer = self._answer(client, method, f"/{part}/v0.0.{version}/{path}", body)

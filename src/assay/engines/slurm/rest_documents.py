@@ -167,7 +167,7 @@ def _account_state(job: Mapping[str, Any]) -> BatchState:
     own = job.get("state") or {}
     state, (code, signal) = _word(own.get("current")), _exit(job.get("exit_code"))
     if state == "FAILED" and code == 0 and signal is None:
-        code = None  # v0.0.38 says success of every job that failed: what it does not know is not told
+        code = None  # v0.0.38 says success of every job that failed: what it does not know is left out
     limit, started = _number(time.get("limit")), _moment(time.get("start"))
     reason = str(own.get("reason") or "")
     used = [

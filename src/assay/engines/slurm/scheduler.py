@@ -33,7 +33,7 @@ class Dependency:
 
 @dataclass(frozen=True, slots=True)
 class BatchState:
-    """What Slurm tells about one batch job, or one task of an array. None and "" stand for "not told"."""
+    """What Slurm reports about one batch job, or one task of an array. None and "" mean unknown."""
 
     id: str
     """Number of the batch job; of the whole array, for a task."""
@@ -63,7 +63,7 @@ class BatchState:
     work_dir: str = ""
     partition: str = ""
     source: str = ""
-    """Who told it: squeue, sacct, jobcomp or slurmrestd."""
+    """Where it comes from: squeue, sacct, jobcomp or slurmrestd."""
     raw: str = ""
     """Number of this very task: accounting that does not know arrays knows it by this."""
 
@@ -120,7 +120,7 @@ class Scheduler(Protocol):
     def states(self, ids: Collection[str]) -> Mapping[str, BatchState]:
         """What Slurm tells about jobs, by their key: `17`, and `17_0`, `17_1`… for the tasks of an array.
 
-        Jobs that Slurm does not know (any more) are left out.
+        Jobs that Slurm does not know, or no longer, are left out.
 
         Raises:
             MeasureError: if Slurm does not answer.
@@ -221,7 +221,7 @@ _MEMORY_SIGNAL = 125
 
 # Reason of a waiting job → what it means, and whether it can ever go away by itself.
 _REASONS: dict[str, str] = {
-    "": "Slurm has not told why yet",
+    "": "Slurm has not reported a reason yet",
     "None": "not looked at yet",
     "Resources": "its resources are busy",
     "Priority": "others come first",
@@ -294,9 +294,9 @@ def failure_of(state: BatchState, asked: Batch, log: str = "") -> FailureReason 
 
 
 def forgotten(key: str) -> FailureReason:
-    """A job that Slurm knows nothing about any more, and that left no result."""
+    """A job that Slurm no longer knows, and that left no result."""
     message = f"the batch job {key} left no result, and Slurm does not remember how it ended"
-    remedy = "look into its log with `assay logs`; on a cluster with accounting (sacct) this would be told"
+    remedy = "look into its log with `assay logs`; a cluster with accounting (sacct) would report it"
     return FailureReason("slurm-forgotten", message, remedy)
 
 

@@ -125,7 +125,7 @@ class ScriptCommand:
 
     words: tuple[Word, ...]
     background: bool = False
-    """Whether the script goes on at once; it is ended with the script."""
+    """Whether the script continues immediately; the command is ended with the script."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ def _shown(words: Sequence[Word]) -> str:
 
 def _named(name: str) -> str:
     if not _VARIABLE.fullmatch(name):
-        raise UsageError(f"{name!r} is no name for an environment variable", code="slurm-option")
+        raise UsageError(f"{name!r} is not a valid name for an environment variable", code="slurm-option")
     return name
 
 

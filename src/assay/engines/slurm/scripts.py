@@ -224,7 +224,7 @@ def _groups(making: ScriptContext) -> Iterator[BatchPlan]:
 
 
 def _asked(batch: Batch, needs: Needs) -> Batch:
-    """The options with what the needs add: what a failure is told against."""
+    """The options with what the needs add, to explain a failure with."""
     own = {
         name: value
         for name in ("cpus", "memory", "gpus")

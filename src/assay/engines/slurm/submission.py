@@ -1,7 +1,7 @@
-"""A campaign handed to Slurm, all at once, and taken out again: a later process can go on where this one ended.
+"""A campaign submitted to Slurm as a whole, and removed again: a later process can continue where this one ended.
 
 Before each sbatch a line is written, and after it another with its number. A first line without a second means that
-nobody knows whether Slurm took it; then Slurm is asked for the comment that the job would carry.
+it is unknown whether Slurm took it; then Slurm is asked for the comment that the job would carry.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from assay.engines.slurm.scheduler import WAITING, BatchState, Dependency, Sched
 from assay.errors import AssayError, MeasureError
 from assay.spec.slurm import MONITOR
 
-# A sbatch whose caller was killed may still be on its way: so long after its line nobody may submit it again.
+# An sbatch whose caller was killed may still be on its way: for this long after its line it is not submitted again.
 SETTLE_S = 10.0
 _ALL = "all"
 _CANCEL = "cancel"
@@ -37,9 +37,9 @@ class SlurmSubmission:
     ids: dict[str, str]
     """Name of the sbatch → its number."""
     unsure: dict[str, float]
-    """Name → when it was about to be submitted, for those whose number nobody wrote down."""
+    """Name → when it was about to be submitted, for those whose number was not written down."""
     cancelled: bool = False
-    """Somebody asked for the end of the campaign."""
+    """The end of the campaign was requested."""
     complete: bool = False
 
 
@@ -63,7 +63,7 @@ def read_submitted(folder: SharedFolder) -> SlurmSubmission:
 
 
 def note_cancelled(folder: SharedFolder) -> None:
-    """Write down that somebody wants the end of the campaign: nothing more is submitted from now on."""
+    """Record that the campaign is to end: nothing more is submitted from now on."""
     folder.note({"event": _CANCEL, "at": time.time()})
 
 
@@ -103,7 +103,7 @@ def submit_all(
 def _forget_abandoned(
     folder: SharedFolder, document: SlurmCampaign, ids: dict[str, str], tell: Callable[[str], None]
 ) -> None:
-    """Let what ended because nobody went on with the submission be submitted again."""
+    """Let what ended because no process continued the submission be submitted again."""
     for batch in document.batches:
         named = (batch.group, batch.service or batch.name)
         may = batch.role == "monitor" or (batch.role == "service" and batch.group not in ids)
@@ -132,7 +132,7 @@ def _found_again(
     tell: Callable[[str], None],
     sleep: Callable[[float], None],
 ) -> dict[str, str]:
-    """The numbers of jobs that Slurm took although nobody wrote them down; a job that it took twice is kept once."""
+    """The numbers of jobs that Slurm took although none was written down; a job that it took twice is kept once."""
     if not known.unsure:
         return {}
     late_s = max(known.unsure.values()) + SETTLE_S - time.time()
@@ -164,7 +164,7 @@ def all_of(folder: SharedFolder, campaign: str, scheduler: Scheduler) -> tuple[B
 
 
 def name_of(state: BatchState, campaign: str) -> str:
-    """The name of a campaign's sbatch: from its comment, or from its job's name where nobody kept the comment."""
+    """The name of a campaign's sbatch: from its comment, or from its job's name where no comment was kept."""
     return named_in(state.comment, campaign) or state.name
 
 
@@ -194,7 +194,7 @@ def take_out(folder: SharedFolder, document: SlurmCampaign, scheduler: Scheduler
         if not ids or time.monotonic() >= until_s:
             return tuple(sorted(ids))
         scheduler.cancel(sorted(ids))
-        # Only the controller is asked meanwhile: finding jobs anew asks accounting too, which a whole site shares.
+        # Only the controller is asked meanwhile: a new search asks accounting too, which a whole site shares.
         while _alive(scheduler, ids) and time.monotonic() < until_s:
             time.sleep(_LOOK_S)
 
@@ -216,7 +216,7 @@ def _let_end(document: SlurmCampaign, ids: Mapping[str, str], scheduler: Schedul
 
 
 def _patiently(ask: Callable[[], T]) -> T:
-    """Ask Slurm a few times: a controller that is busy or starts anew answers a moment later."""
+    """Ask Slurm a few times: a controller that is busy or restarts answers a moment later."""
     for _ in range(_TRIES - 1):
         try:
             return ask()

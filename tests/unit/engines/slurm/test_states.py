@@ -157,7 +157,7 @@ def test_what_slurm_forgot_is_not_invented():
         ("ReqNodeNotAvail, UnavailableNodes:n1", "down, drained or reserved (ReqNodeNotAvail, UnavailableNodes:n1)"),
         ("AssocGrpGRES", "your group uses as many GPUs as it may"),
         ("SomethingNew", "for a reason of its own (SomethingNew)"),
-        ("", "Slurm has not told why yet; no estimate"),
+        ("", "Slurm has not reported a reason yet; no estimate"),
     ],
 )
 def test_a_wait_is_told_in_words(reason, said):

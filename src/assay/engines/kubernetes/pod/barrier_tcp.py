@@ -2,7 +2,7 @@
 
 A barrier is a folder in which everybody writes files of their own (see `assay.run.load.barrier`). Pods share no folder,
 so the first pod listens, the others call it by its name, and each hands on what it wrote. A pod that falls silent is
-said to be absent, so that nobody waits for it in vain.
+reported as absent, so that no other pod waits for it without end.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class BarrierAddress:
     """Name of the first pod."""
     port: int
     secret: str
-    """Whoever does not know it has no business at this meeting."""
+    """A pod that does not know it has no business at this meeting."""
     address: str = ""
     """Own address of the first pod, to listen on; all of them when empty."""
 
@@ -93,7 +93,7 @@ class TcpBarrier:
                 yield path, text
 
     def known(self) -> dict[str, str]:
-        """Everything that is known, for a pod that comes anew."""
+        """Everything that is known, for a pod that joins or comes back."""
         return dict(self._told)
 
     def take(self, path: str, text: str | None, who: int | None = None) -> bool:
@@ -117,7 +117,7 @@ class TcpBarrier:
 
     def silent(self, who: int) -> None:
         """Say of a pod that it will not come, at every meeting that has not begun."""
-        why = f"its pod has not been heard of for {SILENT_S:g} s"
+        why = f"its pod has been silent for {SILENT_S:g} s"
         for place in (self.meeting.of_jobs(), *(self.meeting.of_run(run) for run in range(self.runs))):
             give_up(place, who, why)
 
@@ -131,7 +131,7 @@ class TcpBarrier:
         return self._is_mine(path) or (self.leads and Path(path).name.startswith("absent-"))
 
     def _lying(self) -> Iterator[tuple[str, str]]:
-        """Own files that lie in the folder now; meetings that have begun do not change any more."""
+        """Own files that lie in the folder now; meetings that have begun no longer change."""
         with suppress(OSError):
             for place in sorted(self.folder.iterdir()):
                 begun = f"{place.name}/{_START}" in self._told and not self.leads

@@ -74,7 +74,7 @@ class PodContext:
 
     @property
     def secret(self) -> str:
-        """What the pods that go together know, and nobody else needs to."""
+        """What the pods that go together know, and no other process needs to."""
         peers = self.ranks.peers if self.ranks is not None else ()
         return hashlib.sha256("\0".join((self.job.campaign, *peers)).encode()).hexdigest()
 
@@ -162,8 +162,8 @@ Tell = Callable[[str], None]
 def await_services(inside: PodContext, *, tell: Tell, unless: Callable[[], None]) -> dict[str, RunningService]:
     """Wait until the services of the job answer under their names.
 
-    Kubernetes sends nobody to a service before its own probe has found it ready, so an answer means that it is. Nobody
-    waits for ever: longer than a service may take to get ready or to fail, and no more.
+    Kubernetes routes no request to a service before its own probe has found it ready, so an answer means that it
+    is. The wait has a limit: a little longer than a service may take to get ready or to fail.
 
     Raises:
         MeasureError: if one does not answer in time.
@@ -220,7 +220,7 @@ def _ports(name: str, inside: PodContext) -> Ports:
 
 
 def _running(name: str, address: Address, section: Service, started_ns: int, work: Path) -> RunningService:
-    # What it writes is in its own pod; whoever follows the campaign keeps it. Empty files say nothing here.
+    # What it writes is in its own pod; the process that follows the campaign keeps it. Empty files say nothing here.
     logs = work / "services"
     logs.mkdir(parents=True, exist_ok=True)
     out, err = logs / f"{name}.out", logs / f"{name}.err"

@@ -1,6 +1,6 @@
 """Files that leave a pod as lines of its log, and how they are put together again: whole, or not at all.
 
-A pod has no folder in common with whoever reads its result; everybody who may see it may read its log. Each file is
+A pod shares no folder with the reader of its result; everybody who may see it may read its log. Each file is
 packed, cut into lines that no runtime splits, and announced with its length and content hash. The lines of one file
 carry its number and theirs, so that other words between them, lines that come twice and readers that begin again do no
 harm. At the end stands a list of everything: what is missing is known to be missing.
@@ -35,14 +35,14 @@ MARK = "@assay"
 _PIECE = 6_144
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _DEEPEST = 4
-# No file of a result is larger; an announcement of more is no announcement of ours.
+# No file of a result is larger; an announcement of more does not come from assay.
 MAX_BYTES = 2**31
 Taken = Literal["words", "part", "file", "kept", "at", "end"]
 # Less than the 10 MiB after which nodes begin a new log and forget the old one, with room for words.
 LOG_BYTES = 8 * 2**20
-# How long a pod waits with what did not fit: long enough for somebody who follows, short enough to free its node.
+# How long a pod waits with what did not fit: long enough for a process that follows, short enough to free its node.
 HOLD_S = 600.0
-# In the folder of a result: what waits there, and that somebody has fetched it.
+# In the folder of a result: what waits there, and that it has been fetched.
 HELD, TAKEN = "held.json", "taken"
 _LOOK_S = 0.2
 # Of a pod's last words Kubernetes keeps 4096 bytes.
@@ -61,11 +61,11 @@ class Parcel:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """Everything that a pod had to hand out, told at its end."""
+    """Everything that a pod had to hand out, listed at its end."""
 
     sent: tuple[Parcel, ...] = ()
     held: tuple[Parcel, ...] = ()
-    """Too much for a log: they wait in the pod for whoever fetches them."""
+    """Too much for a log: they wait in the pod to be fetched."""
     wait_s: float = 0.0
     """How long they wait."""
 
@@ -75,26 +75,26 @@ def lines_of(content: bytes, number: int, path: str) -> Iterator[str]:
     packed = zlib.compress(content, 6)
     pieces = [packed[begin : begin + _PIECE] for begin in range(0, len(packed), _PIECE)]
     digest = hashlib.sha256(content).hexdigest()
-    yield _line("file", number, {**_told(Parcel(path, len(content), digest)), "lines": len(pieces)})
+    yield _line("file", number, {**_entry_of(Parcel(path, len(content), digest)), "lines": len(pieces)})
     for place, piece in enumerate(pieces):
         yield f"{MARK} part {number} {place} {base64.b64encode(piece).decode()}"
 
 
 def kept_line(parcel: Parcel) -> str:
     """The line that says of a file that it lies on the server, under its content hash."""
-    return _line("kept", 0, _told(parcel))
+    return _line("kept", 0, _entry_of(parcel))
 
 
-def progress_line(told: Mapping[str, Any]) -> str:
+def progress_line(progress: Mapping[str, Any]) -> str:
     """The line that says how far the job is."""
-    return _line("at", 0, told)
+    return _line("at", 0, progress)
 
 
 def end_line(contents: Contents) -> str:
     """The line that lists everything."""
     listing = {
-        "sent": [_told(parcel) for parcel in contents.sent],
-        "held": [_told(parcel) for parcel in contents.held],
+        "sent": [_entry_of(parcel) for parcel in contents.sent],
+        "held": [_entry_of(parcel) for parcel in contents.held],
         "wait_s": contents.wait_s,
     }
     return f"{MARK} end {base64.b64encode(zlib.compress(json.dumps(listing).encode())).decode()}"
@@ -120,7 +120,7 @@ class Sender:
     write: Callable[[str], None]
     """Takes one line."""
     budget: float
-    """How many characters may be written in all; what is above waits for whoever fetches it."""
+    """How many characters may be written in all; what is above waits to be fetched."""
     upload: Callable[[Path, Parcel], bool] | None = None
     """Brings a file to a server; False where that cannot be done now."""
     used: int = 0
@@ -253,7 +253,7 @@ class Receiver:
         if kind == "at" and isinstance(message, dict):
             self.progress = message
             return "at"
-        raise ValueError(f"nobody knows what {kind[:20]!r} is")
+        raise ValueError(f"{kind[:20]!r} is an unknown kind of line")
 
     def _announced(self, number: int, parcel: Parcel, lines: int) -> Taken:
         if self.has(parcel):
@@ -295,21 +295,21 @@ class Receiver:
         return False
 
 
-def _line(kind: str, number: int, told: Mapping[str, Any]) -> str:
-    return f"{MARK} {kind} {number} {json.dumps(told, separators=(',', ':'))}"
+def _line(kind: str, number: int, content: Mapping[str, Any]) -> str:
+    return f"{MARK} {kind} {number} {json.dumps(content, separators=(',', ':'))}"
 
 
-def _told(parcel: Parcel) -> dict[str, Any]:
+def _entry_of(parcel: Parcel) -> dict[str, Any]:
     return {"path": parcel.path, "size": parcel.size, "sha256": parcel.sha256}
 
 
-def _parcel(told: Mapping[str, Any]) -> Parcel:
+def _parcel(entry: Mapping[str, Any]) -> Parcel:
     """A parcel as it was written, if its path stays below the folder: a log can say anything.
 
     Raises:
         ValueError: if it does not.
     """
-    path, size, digest = str(told["path"]), int(told["size"]), str(told["sha256"])
+    path, size, digest = str(entry["path"]), int(entry["size"]), str(entry["sha256"])
     parts = PurePosixPath(path).parts
     if not parts or len(parts) > _DEEPEST or not all(map(_NAME.fullmatch, parts)) or "/".join(parts) != path:
         raise ValueError(f"{path[:80]!r} is no path of a result")
@@ -325,7 +325,7 @@ class PodView(ProgressView):
         """Who hands out, and what comes before each run.
 
         Args:
-            before_run: waits for those that begin the run together with this pod; nobody when left out.
+            before_run: waits for those that begin the run together with this pod; nothing to wait for when left out.
         """
         super().__init__(lambda progress: sender.write(progress_line(asdict(progress))))
         self._sender, self._before_run = sender, before_run
@@ -333,7 +333,7 @@ class PodView(ProgressView):
     def run(self, run_id: int, of: int) -> None:
         """A run begins, once everybody is there."""
         if self._before_run is not None:
-            PlainView.run(self, run_id, of)  # what is said meanwhile names this run
+            PlainView.run(self, run_id, of)  # messages in the meantime name this run
             self._before_run(run_id)
         super().run(run_id, of)
 
@@ -345,7 +345,7 @@ class PodView(ProgressView):
 
 
 def say(line: str) -> None:
-    """Write one line to the pod's log, at once."""
+    """Write one line to the pod's log and flush it."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
@@ -367,9 +367,9 @@ def _files(out: Path) -> Iterable[Path]:
 
 
 def hand_over(sender: Sender, hold_s: float, unless: Callable[[], None]) -> Contents:
-    """Hand out the rest, say that this was all, and wait for whoever fetches what did not fit."""
+    """Hand out the rest, say that this was all, and wait until what did not fit has been fetched."""
     send_left(sender)
-    # Written before it is told: whoever reads of it may come at once.
+    # Written before it is announced: a reader of the announcement may come immediately.
     write_whole(sender.out / HELD, json.dumps([parcel.path for parcel in sender.held]).encode())
     contents = sender.end(hold_s)
     until_s = time.monotonic() + contents.wait_s
@@ -388,7 +388,7 @@ def last_words(environ: Mapping[str, str], state: str, code: str = "", message: 
         **({"message": message[:_LAST_WORDS]} if message else {}),
     }
     with suppress(OSError):
-        if ENDED in environ or path.exists():  # outside of Kubernetes nobody made it
+        if ENDED in environ or path.exists():  # outside of Kubernetes it does not exist
             path.write_text(json.dumps(report))
 
 
@@ -398,7 +398,7 @@ def words_of(result: MultiRunJobResult) -> tuple[str, str, str]:
 
 
 def uploader(url: str, token: str | None, tell: Callable[[str], None]) -> Callable[[Path, Parcel], bool]:
-    """Brings files to a server; a server that does not take one is told once, and the log is used instead."""
+    """Uploads files to a server; the first refusal is reported, and from then on the log is used."""
     from assay.place.fleet.client import FleetClient
 
     client = FleetClient(url, token)

@@ -1,4 +1,4 @@
-"""One job in a pod: `python -m assay.engines.kubernetes.pod.task`, told by its environment where its documents are.
+"""One job in a pod: `python -m assay.engines.kubernetes.pod.task`; its environment says where its documents are.
 
 It waits for the services of its job and for the pods that go with it, measures the job document, and hands the result
 out through its log. A job that cannot be begun leaves a result that says why. A command runs here, in an image of its
@@ -110,7 +110,7 @@ class PodTask:
             last_words(self.environ, "done")
             return 0
         last_words(self.environ, *words_of(result))
-        with suppress(TerminationRequest):  # all that fits is out already; nobody comes for the rest any more
+        with suppress(TerminationRequest):  # all that fits is out already; no process fetches the rest now
             hand_over(sender, float(self.environ.get(HOLD, HOLD_S)), self.watchman.look)
         return 0 if result.state == "done" else NOT_MEASURED
 
@@ -147,7 +147,7 @@ class PodTask:
         return result
 
     def _unpacked(self, path: Path) -> Job:
-        """The job with its files where it looks for them, written down for whoever measures it."""
+        """The job with its files where it looks for them, written down for the process that measures it."""
         inside, job = self.inside, self.inside.job
         inside.base.mkdir(parents=True, exist_ok=True)
         write_whole(path, to_json(replace(job, base=str(inside.base)), indent=2).encode())

@@ -1,7 +1,7 @@
 """What a process on a node knows of its campaign: its groups, their job documents, and whether it was submitted whole.
 
 Services and the monitor are submitted before the batch job that ends them. Where the login shell is lost in between,
-and nobody attaches, they would hold their nodes until their time limit.
+if no process attaches, they would hold their nodes until their time limit.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class SubmissionWatch:
         self._whole = False
 
     def abandoned(self) -> str:
-        """Why nobody will end this batch job, in words; empty as long as somebody may."""
+        """Why no process will end this batch job, in words; empty as long as one may."""
         if self._whole or self._now() < self._due_s:
             return ""
         self._due_s = self._now() + min(_LOOK_S, self._within_s / 4)
@@ -89,7 +89,7 @@ class SubmissionWatch:
             lines = list(self._folder.noted())
         except AssayError:  # a shared folder that is away for a moment
             return ""
-        # Without any line the script was submitted by hand: whoever did that ends it.
+        # Without any line the script was submitted by hand: the user who did that ends it.
         self._whole = not lines or any(line.get("name") == self._end and line.get("id") for line in lines)
         if self._whole:
             return ""
@@ -97,7 +97,7 @@ class SubmissionWatch:
             self._lines, self._changed_s = len(lines), self._now()
         if self._now() - self._changed_s < self._within_s:
             return ""
-        return f"its campaign was not submitted whole, and nobody went on with that for {self._within_s:g} s"
+        return f"its campaign was not submitted whole, and no process continued the submission for {self._within_s:g} s"
 
 
 def _within_s() -> float:

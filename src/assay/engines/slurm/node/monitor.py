@@ -30,7 +30,7 @@ _MODE = 0o644
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Hold Prometheus until the campaign ends, the batch job is ended, or somebody writes `stop`."""
+    """Hold Prometheus until the campaign ends, the batch job is ended, or the file `stop` appears."""
     given = sys.argv[1:] if words is None else list(words)
     if len(given) != 1:
         sys.stderr.write("usage: python -m assay.engines.slurm.node.monitor FOLDER\n")
@@ -61,14 +61,14 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def watch(folder: SharedFolder, stopped: Callable[[], bool]) -> None:
-    """Watch a campaign until told to stop.
+    """Watch a campaign until `stopped` says so.
 
     Raises:
         MeasureError: if it is not to be monitored, or Prometheus cannot be started.
     """
     order = read_order(folder.metrics)
     if order is None:
-        message = "nobody asked for monitoring in this campaign"
+        message = "this campaign was submitted without monitoring"
         remedy = "set `monitoring: true` in the benchmark file"
         raise MeasureError(message, code="monitoring", at=str(folder.path), try_=remedy)
     folder.services(GROUP).mkdir(parents=True, exist_ok=True)
@@ -147,7 +147,7 @@ def watched(
     why = "" if order is None else wait_for_monitor(folder, order.settings.within)
     if order is None or why:
         if why:
-            say(f"going on without monitoring: {why}")
+            say(f"continuing without monitoring: {why}")
         yield False
         return
     with ExitStack() as stack:
@@ -168,7 +168,7 @@ def watched(
             )
             stack.enter_context(announcing(replace(where, paths=dict(paths or {}))))
         except (MeasureError, OSError) as problem:
-            say(f"going on without monitoring: {problem}")
+            say(f"continuing without monitoring: {problem}")
             stack.close()
             yield False
             return

@@ -43,7 +43,7 @@ class ServiceRecord:
     """URL of its own metrics, where the file says that it has some."""
 
     def running(self) -> RunningService:
-        """The service as whoever measures it wants it; its process is none of this machine's."""
+        """The service as the measuring process needs it; its process does not run on this machine."""
         return RunningService(
             name=self.name,
             host=self.host,
@@ -85,7 +85,7 @@ def publish(
 
 
 def publish_failure(folder: SharedFolder, group: str, name: str, problem: Problem) -> None:
-    """Say that a service failed, so that nobody waits for it."""
+    """Report that a service failed, so that no job waits for it."""
     write_whole(folder.failed_service(group, name), to_json(problem, indent=2).encode(), mode=_MODE)
 
 

@@ -1,7 +1,7 @@
 """Holds one service of a group on a node: `python -m assay.engines.slurm.node.service FOLDER GROUP NAME`.
 
 It publishes the service when it is ready and its model is warm, and holds it until the group's `stop` file, a signal
-or the loss of its parent asks for the end. A service that fails says so in a file, so that nobody waits for it.
+or the loss of its parent asks for the end. A service that fails says so in a file, so that no job waits for it.
 Whatever ends this process, the keeper below it ends everything that the service started.
 """
 
@@ -79,7 +79,7 @@ class _Holding:
         logs = self.folder.services(self.group)
         logs.mkdir(parents=True, exist_ok=True)
         for old in (self.folder.service(self.group, self.name), self.folder.failed_service(self.group, self.name)):
-            old.unlink(missing_ok=True)  # a requeued job begins anew
+            old.unlink(missing_ok=True)  # a requeued job starts from scratch
         self.watchman.look()
         named, host = self._those_named(), node_address()
         with (
@@ -131,7 +131,7 @@ class _Holding:
     def _until_it_ends(self, running: RunningService) -> None:
         while exit_of(running) is None:
             self.watchman.wait()
-        # A batch system signals every process of a job at once: the service may be gone a moment before we are told.
+        # A batch system signals all processes of a job together: the service may end before our own signal arrives.
         for _ in range(_LAST_LOOKS):
             self.watchman.wait()
         refuse_ended([running])
