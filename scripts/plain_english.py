@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,10 +57,6 @@ FIXED_NAMES = re.compile(
     r"|\"told\": \{\}|\"owed\": True|REPORTED = \"told\"|\"told\", \"pairs\"|return \"told\"|\"told\": \"ended"
     r"|\"told\": \{str|record\[\"told\"\]|\"state\": \"not told\"| or \"not told\""
 )
-# Rooms that still have such words, and how many: the number only falls, and a room leaves the list with its last one.
-REMAINING = {
-    "docs": 5,
-}
 PATTERN = re.compile("|".join(rf"(?P<w{n}>\b(?:{words})\b)" for n, words in enumerate(BANNED)), re.IGNORECASE)
 
 
@@ -82,21 +77,12 @@ def files(paths: list[Path]) -> Iterator[Path]:
 
 
 def main(arguments: list[str]) -> int:
-    """List what the named paths hold; without a path, what all places hold beyond what is known to remain."""
+    """List what the named paths hold, all places without one."""
     matches = list(findings([Path(argument) for argument in arguments] or [ROOT / place for place in PLACES]))
-    known = {} if arguments else REMAINING
-    counts = Counter(room_of(path) for path, *_ in matches)
-    new = [match for match in matches if counts[room_of(match[0])] > known.get(room_of(match[0]), 0)]
-    for path, number, word, advice in new:
+    for path, number, word, advice in matches:
         sys.stdout.write(f"{path}:{number}: {word!r}: {advice}\n")
-    sys.stdout.write(f"{len(matches)} found, {sum(known.values())} known to remain\n")
-    return 1 if new else 0
-
-
-def room_of(path: Path) -> str:
-    """The part of the tree that a path belongs to: `docs`, `src/assay/engines`."""
-    parts = path.absolute().relative_to(ROOT).parts
-    return "/".join(parts[: 3 if parts[0] == "src" else 1])
+    sys.stdout.write(f"{len(matches)} found\n")
+    return 1 if matches else 0
 
 
 if __name__ == "__main__":
