@@ -20,6 +20,8 @@ if TYPE_CHECKING:  # a parent reads these records before there is any sample
 Phase = Literal["prepare", "load", "first", "warmup", "measure", "score", "cleanup"]
 PHASES: tuple[Phase, ...] = ("prepare", "load", "first", "warmup", "measure", "score", "cleanup")
 SamplePhase = Literal["warmup", "measure"]
+# How the reason ends why a metric is absent that no run on this engine could have read.
+OUT_OF_REACH = "cannot be read where the command runs"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

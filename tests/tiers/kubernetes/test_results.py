@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-# Random numbers, which do not get smaller when they are packed: ten million bytes of them.
-MANY = 1_250_000
+# Random numbers, which do not get smaller when they are packed: nearly as many as one run may report.
+MANY = 990_000
 PRINTS = f"import random\nfor _ in range({MANY}): print('x=%r' % random.random())"
 
 
@@ -19,7 +19,7 @@ def test_what_is_too_large_for_a_log_is_fetched_from_the_pod(site):
     (run,) = site.only_job().runs
     assert run.sample_counts["x"] == MANY
     kept = [path for path in (site.store / "samples").rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in kept) > 8 * 2**20
+    assert sum(path.stat().st_size for path in kept) > 6 * 2**20
     site.until_nothing_left()
 
 

@@ -13,7 +13,7 @@ from assay.analyse.headline import declared, is_quality
 from assay.analyse.text import count, listed, number, percent, run_name, run_names
 from assay.metrics import base_name
 from assay.plan.job import Job
-from assay.run.records import SingleRunResult
+from assay.run.records import OUT_OF_REACH, SingleRunResult
 from assay.spec.target import CommandTarget
 from assay.spec.workload import Load, Tokens
 
@@ -145,7 +145,7 @@ def lost_output(evidence: CheckEvidence) -> Mapping[int, int]:
 
 
 def declared_reported(evidence: CheckEvidence) -> Finding:
-    """Whether every declared metric has a value at all."""
+    """Whether every declared metric has a value at all; unknown for those that this engine cannot read."""
     names = declared(evidence.job.definition)
     reported = {base_name(name) for name in evidence.metrics}
     missing = [name for name in names if name not in reported]
@@ -157,7 +157,7 @@ def declared_reported(evidence: CheckEvidence) -> Finding:
         name: next((run.absent[name] for run in evidence.good if name in run.absent), unknown) for name in missing
     }
     summary = "; ".join(f"{name} has a value in 0 of {_runs(evidence)}: {why}" for name, why in reasons.items())
-    return False, summary
+    return (None if all(why.endswith(OUT_OF_REACH) for why in reasons.values()) else False), summary
 
 
 def declared_in_every_run(evidence: CheckEvidence) -> Finding:

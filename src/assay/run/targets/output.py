@@ -17,6 +17,7 @@ from time import perf_counter_ns
 from typing import IO
 
 from assay.run.pipes import readable
+from assay.run.records import OUT_OF_REACH
 from assay.run.services import How, RunningService
 from assay.spec.target import MetricPattern
 
@@ -403,7 +404,7 @@ class ServiceOutput:
                 metrics.values.append((item.metric, item.value, log.time_ns(offset)))
         for metric in self._metrics:
             if not any(self._logs[str(metric.service), stream].is_here for stream in STREAMS):
-                why = f"what the service {metric.service} writes cannot be read where the command runs"
+                why = f"what the service {metric.service} writes {OUT_OF_REACH}"
                 metrics.absent[metric.name] = why
         return metrics
 

@@ -9,7 +9,7 @@ from assay.analyse.checks import CHECKS, INVALIDATING, checks_of, verdict_of
 from assay.analyse.checks.table import APPLIES
 from assay.analyse.judge import judge, metrics_of
 from assay.analyse.records import Check
-from assay.run.records import DeviceProof, Failure, SampleSet
+from assay.run.records import OUT_OF_REACH, DeviceProof, Failure, SampleSet
 
 CRASHED = Failure("crashed", "the process ended with signal SIGSEGV")
 PROGRAM = {"command": "python train.py"}
@@ -266,6 +266,17 @@ def test_a_declared_metric_that_no_run_reports_makes_the_result_invalid_and_is_n
     assert "speed" in check.detail
     assert UNMATCHED in check.detail
     assert "loss" not in check.detail
+
+
+def test_a_declared_metric_that_the_engine_cannot_read_is_unknown_and_named(job, outcome) -> None:
+    away = {"speed": f"what the service web writes {OUT_OF_REACH}"}
+    runs = [_reporting(outcome, run, "loss", absent=away) for run in range(5)]
+    judged = judge(job(target=DECLARED), runs, {})
+    check = next(one for one in judged.checks if one.name == "declared metrics reported")
+    assert (judged.verdict, check.passed) == ("valid", None)
+    assert "speed has a value in 0 of 5 runs: what the service web writes" in check.detail
+    both = [_reporting(outcome, run, absent=away | {"loss": UNMATCHED}) for run in range(5)]
+    assert judge(job(target=DECLARED), both, {}).verdict == "invalid", "one that could be read is still missing"
 
 
 def test_a_declared_metric_that_some_runs_do_not_report_is_a_doubt_that_names_it_and_them(job, outcome) -> None:
