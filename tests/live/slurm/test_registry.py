@@ -56,7 +56,7 @@ def test_a_wrong_section_is_refused_and_nothing_is_written(section, words):
 
 
 def test_names_and_files_that_are_none():
-    with pytest.raises(UsageError, match="no name"):
+    with pytest.raises(UsageError, match="not a valid name for a cluster"):
         add("../x", {})
     with pytest.raises(UsageError, match="no cluster is called 'x'"):
         cluster("x")
