@@ -18,13 +18,16 @@ from pydantic_core import ErrorDetails
 
 from assay.documents import needed_type, validation_words
 from assay.errors import Problem
+from assay.plugins import find_plugin, plugin_names
 from assay.spec.benchmark import Benchmark, Definition
 from assay.spec.limits import MAX_PROBLEMS, cut
 from assay.spec.matrix import Point
 from assay.spec.section import Section, did_you_mean
 from assay.spec.source import KeyPath, SourceDocument, dotted
 from assay.spec.target import (
+    APIS,
     TARGET_TAGS,
+    VECTORS,
     CommandTarget,
     DeviceTarget,
     EndpointTarget,
@@ -195,7 +198,13 @@ _OWN_TASKS = frozenset({None, "synthetic", "prompts", "conversation", "wikipedia
 
 def unrunnable(definition: Definition, source: SourceDocument, point: Point) -> list[Problem]:
     """Everything that would fail in every run, at its line of the file."""
-    faults = (_model(definition), _prompt(definition), _file(definition), _monitoring(definition))
+    faults = (
+        _protocol(definition),
+        _model(definition),
+        _prompt(definition),
+        _file(definition),
+        _monitoring(definition),
+    )
     return [
         Problem(code, message, place_of(tuple(path.split(".")), source, point), advice)
         for code, message, path, advice in filter(None, faults)
@@ -203,6 +212,16 @@ def unrunnable(definition: Definition, source: SourceDocument, point: Point) -> 
 
 
 _Wrong = tuple[str, str, str, str]  # code, message, path of the key, advice
+
+
+def _protocol(definition: Definition) -> _Wrong | None:
+    target = definition.target
+    if not isinstance(target, Served) or find_plugin(target.api, APIS, VECTORS) is not None:
+        return None
+    names = plugin_names(APIS, VECTORS)
+    otherwise = f"use one of {', '.join(names)}, or install a package that registers it under {APIS}"
+    message = f"target.api is {cut(repr(target.api), 80)}, which is no protocol that is installed here"
+    return "target", message, "target.api", did_you_mean(target.api, names, otherwise)
 
 
 def _model(definition: Definition) -> _Wrong | None:

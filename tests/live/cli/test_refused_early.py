@@ -22,6 +22,8 @@ WRONG = {
     "endpoint without a model": (ENDPOINT.format(api="openai-chat"), 2, "missing-key", "target.model"),
     "completions without a model": (ENDPOINT.format(api="openai-completions"), 2, "missing-key", "target.model"),
     "ollama without a model": (ENDPOINT.format(api="ollama"), 2, "missing-key", "target.model"),
+    "misspelt protocol": (CHAT.replace("openai-chat", "openai-chatt"), 4, "target", "did you mean openai-chat?"),
+    "unknown protocol": (ENDPOINT.format(api="telepathy"), 4, "target", "ollama, openai-chat"),
     "placeholder of init": (ENDPOINT.format(api="openai-chat") + "  model: CHANGE-ME\n", 5, "placeholder", "CHANGE-ME"),
     "prompt without a place": (CHAT + "workload:\n  prompt: hello\n", 7, "prompt-template", "{text}"),
     "monitoring on kubernetes": (CHAT + KUBERNETES + "monitoring: true\n", 7, "monitoring", "Prometheus"),
