@@ -40,7 +40,8 @@ def run(
     """Run a benchmark on this machine, on a server's fleet or on a cluster, and return its results.
 
     Args:
-        benchmark: a file, a mapping of the same shape, a `Benchmark`, or one that was loaded before.
+        benchmark: a file, what else `assay run` takes (a model, the URL of an endpoint), a mapping of the same shape
+            as a file, a `Benchmark`, or one that was loaded before.
         store: folder that results are kept in; the user's own by default.
         fresh: measure everything again, even where an interrupted campaign could be continued.
         view: shows progress; nothing by default.
@@ -57,7 +58,7 @@ def run(
         SpecError: if the benchmark is wrong, with all its problems.
         StoreError: if results cannot be kept.
     """
-    loaded = benchmark if isinstance(benchmark, Loaded) else load(benchmark)
+    loaded = benchmark if isinstance(benchmark, Loaded) else _loaded(benchmark)
     client = _connected(server) if isinstance(server, str) else server
     follow = replace(follow or FollowOptions(), server=client)
     options = RunOptions(fresh, lock, control, follow, placement or PlacementOptions())
@@ -92,6 +93,14 @@ def engine_for(loaded: Loaded, client: FleetClient | None) -> type[Engine[Any, A
     """The engine that a benchmark runs on: the fleet of a server that was named, unless its file names a cluster."""
     place = loaded.benchmark.place
     return engine_named("fleet" if client is not None and not place.on_cluster else place.engine)
+
+
+def _loaded(benchmark: str | Path | Mapping[str, Any] | Benchmark) -> Loaded:
+    if not isinstance(benchmark, str):
+        return load(benchmark)
+    from assay.api.one_line import Typed, load_typed
+
+    return load_typed(Typed((benchmark,)))
 
 
 def _connected(server: str) -> FleetClient:

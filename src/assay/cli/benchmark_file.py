@@ -2,48 +2,45 @@
 
 from __future__ import annotations
 
-import io
 import json
 import sys
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from assay.cli.options import Format, FormatOption, SetOption, TextFormat, TextFormatOption, Verbs
 from assay.cli.output import say, say_json
+from assay.cli.target import TARGET_HELP, typed_words
 from assay.errors import Problem, SpecError, UsageError
-
-if TYPE_CHECKING:
-    from assay.spec.source import SourceDocument
 
 
 def init(
-    target: Annotated[
-        str, typer.Argument(help="A model file or URL, a name from `assay models`, an endpoint URL, or a command.")
-    ] = "squeezenet",
+    context: typer.Context,
+    words: Annotated[list[str] | None, typer.Argument(metavar="TARGET", help=TARGET_HELP, show_default=False)] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write.")] = Path("bench.yaml"),
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Write a commented starter file."""
-    from assay.spec.recipes import kind_of, starter
+    """Write a commented starter file, for the built-in model squeezenet if nothing is named."""
+    from assay.api.one_line import begin
 
     _refuse_existing(out, force)
-    if kind_of(target) != "endpoint":
-        out.write_text(starter(target))
-        say(f"wrote {out}\nnext    assay plan {out}; assay run {out}")
-        return
-    from assay.run.apis.models import listed_models
-
-    listing = listed_models(target)
-    out.write_text(starter(target, listing.names))
+    begun = begin(typed_words(context, words or ["squeezenet"]))
+    if begun.text is None:
+        raise UsageError(
+            f"{begun.target} is a benchmark file already", code="exists", try_=f"assay plan {begun.target}"
+        )
+    out.write_text(begun.text, encoding="utf-8")
     say(f"wrote {out}")
-    if listing.names:
-        say(f"model   {listing.names[0]}\nnext    assay plan {out}; assay run {out}")
+    endpoint = begun.endpoint
+    if endpoint is None or endpoint.models:
+        if endpoint is not None:
+            say(f"model   {endpoint.models[0]}")
+        say(f"next    assay plan {out}; assay run {out}")
     else:
-        say(f"note    the endpoint did not name its models: {listing.why}")
+        say(f"note    the endpoint did not name its models: {endpoint.why}")
         say(f"next    write the name of your model into {out} (target.model), then assay plan {out}; assay run {out}")
 
 
@@ -108,10 +105,6 @@ def _schema(document: Document) -> dict[str, object]:
     return benchmark_schema()
 
 
-# Wide enough that no value is folded, which would be harder to read than a long line.
-_WIDTH = 4096
-
-
 def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Document of another tool: YAML, TOML or JSON.")],
     out: Annotated[
@@ -129,6 +122,7 @@ def import_(
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
     """Convert a document of another tool into a benchmark file, and list what has no equivalent."""
+    from assay.spec.file_text import file_text
     from assay.spec.importers import importer_names, own_source
     from assay.spec.load import with_settings
     from assay.spec.source import read
@@ -148,32 +142,13 @@ def import_(
             try_=f"name the tool with --from: {', '.join(importer_names())}",
         )
     loaded = with_settings(source, settings or (), file.resolve().parent)
-    made = _file_text(loaded.source, (out or Path("bench.yaml")).suffix.lower())
+    made = file_text(loaded.source, (out or Path("bench.yaml")).suffix.lower())
     if out is None:
         say(made)
         sys.stderr.writelines(f"note    {note}\n" for note in source.notes)
         return
     out.write_text(made, encoding="utf-8")
     say("\n".join([*(f"note    {note}" for note in source.notes), f"wrote {out}", f"next    assay plan {out}"]))
-
-
-def _file_text(source: SourceDocument, suffix: str) -> str:
-    """The text of a benchmark file, with notes about it at its top where the format has comments."""
-    if suffix == ".json":
-        return json.dumps(source.document, indent=2, ensure_ascii=False) + "\n"
-    from ruamel.yaml import YAML
-
-    writer = YAML()
-    writer.default_flow_style = False
-    writer.width = _WIDTH
-    writer.representer.add_representer(type(None), _null)
-    text = io.StringIO()
-    writer.dump(source.document, text)
-    return "".join(f"# {line}\n" for note in source.notes for line in note.splitlines()) + text.getvalue()
-
-
-def _null(representer: Any, _: None) -> Any:  # noqa: ANN401  (ruamel's representers are untyped)
-    return representer.represent_scalar("tag:yaml.org,2002:null", "null")
 
 
 def models(form: FormatOption = Format.text) -> None:

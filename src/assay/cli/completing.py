@@ -35,7 +35,7 @@ _KINDS = {
     **dict.fromkeys(("JOB",), "jobs"),
     **dict.fromkeys(("AGENT", "agent"), "agents"),
     **dict.fromkeys(("benchmark",), "benchmarks"),
-    **dict.fromkeys(("target", "TARGET"), "models"),
+    **dict.fromkeys(("TARGET",), "models"),
 }
 
 

@@ -7,9 +7,13 @@ _SERVER = "--server http://127.0.0.1:8080"
 _LINES = f"""
 assay run bench.yaml
 assay run bench.yaml --set measure.runs=10 --out results
+assay run squeezenet --batch 1,8 --threads 1,2
+assay run http://127.0.0.1:8000/v1 --rate 5 --input-tokens 512 --output-tokens 128 -n 300
+assay run --runs 3 --save bench.yaml -- python train.py
 assay init squeezenet
 assay init http://127.0.0.1:8000/v1 --out chat.yaml
 assay plan bench.yaml
+assay plan squeezenet --batch 1,8
 assay validate bench.yaml chat.yaml
 assay ab bench.yaml --a target.threads=1 --b target.threads=2
 assay ab before.yaml after.yaml --at-most 10m --fail-on-worse

@@ -25,10 +25,16 @@ _AT_LEAST = re.compile(r"x>=(-?[\d.]+)")
 _AT_MOST = re.compile(r"x<=(-?[\d.]+)")
 
 
+AFTER_DASHES = "assay.after_dashes"
+"""Where a context keeps the words after `--`, which Typer does not distinguish from those before it."""
+
+
 class VerbCommand(TyperCommand):
     """A verb."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            ctx.meta[AFTER_DASHES] = tuple(args[args.index("--") + 1 :])
         try:
             return super().parse_args(ctx, args)
         except typer.BadParameter as wrong:

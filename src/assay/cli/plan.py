@@ -20,6 +20,7 @@ from assay.cli.options import (
     open_store,
 )
 from assay.cli.output import say
+from assay.cli.target import TargetOptions
 from assay.units import show_bytes, show_seconds
 
 if TYPE_CHECKING:
@@ -30,20 +31,18 @@ if TYPE_CHECKING:
     from assay.run.fetch.ahead import PreparedItem
 
 
-def plan(
-    file: BenchmarkFile, form: FormatOption = Format.text, settings: SetOption = None, store: StoreOption = None
-) -> None:
+def plan(*, target: TargetOptions, form: FormatOption = Format.text, store: StoreOption = None) -> None:
     """Show the jobs of a benchmark, what they need and how long they will take."""
     from assay.place.needs import missing
     from assay.plan.plan import estimate
     from assay.run.capabilities import local_profile
     from assay.run.inputs import plan_of, refuse_inputs
-    from assay.spec.load import read_with
 
-    loaded = read_with(file, settings or ())
+    loaded = target.load()
     sys.stderr.writelines(f"note    {note}\n" for note in loaded.source.notes)
     made = plan_of(loaded)
     refuse_inputs(loaded, made)
+    target.keep(loaded)
     # What a job lacks on this machine says nothing about the nodes of a cluster.
     profile = None if loaded.benchmark.place.on_cluster else local_profile()
     with open_store(store) as opened:

@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, NoReturn
 import typer
 
 from assay.cli.options import (
-    BenchmarkFile,
     FailOn,
     Format,
     FormatOption,
     ObjectsOption,
     ServerOptions,
-    SetOption,
     StoreOption,
     bare_option,
 )
 from assay.cli.output import exit_code, rendered, say
+from assay.cli.target import TargetOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -125,18 +124,17 @@ class PlacementFlags:
 
 
 def run(
-    file: BenchmarkFile,
+    *,
+    target: TargetOptions,
     form: FormatOption = Format.text,
     fresh: Annotated[bool, typer.Option("--fresh", help="Do not continue an interrupted campaign.")] = False,
     out: Annotated[
         Path | None, typer.Option("--out", help="Also write CSV, JSON and the HTML report into this folder.")
     ] = None,
     fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Which verdict gives exit code 1.")] = FailOn.invalid,
-    settings: SetOption = None,
     store: StoreOption = None,
     objects: ObjectsOption = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
-    *,
     server: ServerOptions,
     local: Annotated[
         bool, bare_option("--local", "Measure here, even if ASSAY_SERVER is set.", ServerOptions.GROUP)
@@ -151,10 +149,13 @@ def run(
 ) -> None:
     """Measure a benchmark here, on a server's fleet or on a cluster; an interrupted one continues where it stopped.
 
+    A file is not needed: `assay run squeezenet`, `assay run URL --rate 5`, `assay run -- python train.py`. Options for
+    keys also replace those of a file.
+
     On a cluster (place.engine: slurm or kubernetes) Ctrl-C leaves the campaign there: `assay campaigns attach` comes
     back to it. Progress is then reported to a server, which measures nothing itself.
     """
-    loaded, view = _opened(file, settings or (), text=form is Format.text, quiet=quiet)
+    loaded, view = _opened(target, text=form is Format.text, quiet=quiet)
     client = server.connect() if server.url and not local else None
     options = placement.options()
     if out is not None:
@@ -173,14 +174,14 @@ def run(
     end(result, form, fail_on, out)
 
 
-def _opened(file: Path, settings: Sequence[str], *, text: bool, quiet: bool) -> tuple[Loaded, View]:
-    """The benchmark and the view of its progress, beginning with how the file was read."""
+def _opened(target: TargetOptions, *, text: bool, quiet: bool) -> tuple[Loaded, View]:
+    """The benchmark and what shows its progress, beginning with how it was read."""
     from assay.report.live import view_for
     from assay.run.inputs import plan_of, refuse_inputs
-    from assay.spec.load import read_with
 
-    loaded = read_with(file, settings)
+    loaded = target.load()
     refuse_inputs(loaded, plan_of(loaded))
+    target.keep(loaded)
     view = view_for(text=text, quiet=quiet)
     for note in loaded.source.notes:
         view.note(note)

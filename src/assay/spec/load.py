@@ -21,7 +21,7 @@ from assay.spec.problems import place_of, problems_of, unique, unrunnable
 from assay.spec.recipes import with_recipes
 from assay.spec.section import section_of
 from assay.spec.slurm import with_clients
-from assay.spec.source import SourceDocument, dotted, from_mapping, parse, read
+from assay.spec.source import KeyPath, SourceDocument, dotted, from_mapping, parse, read
 
 S = TypeVar("S", bound=Definition)
 
@@ -104,7 +104,8 @@ def with_settings(source: SourceDocument, settings: Sequence[str], base: Path) -
     if matrix is not None and "matrix" not in changes:
         document["matrix"] = matrix
     check_tree(document, "--set")
-    return check(replace(source, document=document), base)
+    typed: dict[KeyPath, str] = {tuple(path.split(".")): f"--set {path}" for path in changes}
+    return check(replace(source, document=document, typed={**source.typed, **typed}), base)
 
 
 def settings_of(settings: Sequence[str]) -> dict[str, JsonValue]:

@@ -27,6 +27,7 @@ from assay.spec.source import KeyPath, SourceDocument, dotted
 from assay.spec.target import (
     APIS,
     TARGET_TAGS,
+    TARGETS,
     VECTORS,
     CommandTarget,
     DeviceTarget,
@@ -214,14 +215,20 @@ def unrunnable(definition: Definition, source: SourceDocument, point: Point) -> 
 _Wrong = tuple[str, str, str, str]  # code, message, path of the key, advice
 
 
+# How near a name must be to one that is known to be that name misspelt. Any other may be a protocol of a package that
+# only the machine that measures has.
+_MISSPELT = 0.75
+
+
 def _protocol(definition: Definition) -> _Wrong | None:
     target = definition.target
-    if not isinstance(target, Served) or find_plugin(target.api, APIS, VECTORS) is not None:
+    groups = (APIS, VECTORS, TARGETS)
+    if not isinstance(target, Served) or find_plugin(target.api, *groups) is not None:
         return None
     names = plugin_names(APIS, VECTORS)
-    otherwise = f"use one of {', '.join(names)}, or install a package that registers it under {APIS}"
-    message = f"target.api is {cut(repr(target.api), 80)}, which is no protocol that is installed here"
-    return "target", message, "target.api", did_you_mean(target.api, names, otherwise)
+    advice = did_you_mean(target.api, names, cutoff=_MISSPELT)
+    message = f"target.api is {cut(repr(target.api), 80)}, which is no protocol; there are {', '.join(names)}"
+    return ("target", message, "target.api", advice) if advice else None
 
 
 def _model(definition: Definition) -> _Wrong | None:

@@ -43,10 +43,14 @@ class SourceDocument:
     lines: Mapping[KeyPath, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     """What a person should know about how it was read, such as from which tool it was imported."""
+    typed: Mapping[KeyPath, str] = field(default_factory=dict)
+    """Key → the option of the command line that set it."""
 
     def at(self, path: KeyPath) -> str:
-        """Where a key stands, as `file:line`; the nearest enclosing key when it is not written itself."""
+        """Where a key stands, as `file:line` or the option that set it; else where the nearest key around it does."""
         for end in range(len(path), -1, -1):
+            if path[:end] in self.typed:
+                return self.typed[path[:end]]
             if path[:end] in self.lines:
                 return f"{self.name}:{self.lines[path[:end]]}"
         return self.name

@@ -427,6 +427,7 @@ def _with_a_group(pattern: str) -> str:
 
 APIS = "assay.apis"
 VECTORS = "assay.vectors"
+TARGETS = "assay.targets"
 
 
 def is_api(target: Target) -> bool:

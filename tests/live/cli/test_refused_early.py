@@ -23,7 +23,6 @@ WRONG = {
     "completions without a model": (ENDPOINT.format(api="openai-completions"), 2, "missing-key", "target.model"),
     "ollama without a model": (ENDPOINT.format(api="ollama"), 2, "missing-key", "target.model"),
     "misspelt protocol": (CHAT.replace("openai-chat", "openai-chatt"), 4, "target", "did you mean openai-chat?"),
-    "unknown protocol": (ENDPOINT.format(api="telepathy"), 4, "target", "ollama, openai-chat"),
     "placeholder of init": (ENDPOINT.format(api="openai-chat") + "  model: CHANGE-ME\n", 5, "placeholder", "CHANGE-ME"),
     "prompt without a place": (CHAT + "workload:\n  prompt: hello\n", 7, "prompt-template", "{text}"),
     "monitoring on kubernetes": (CHAT + KUBERNETES + "monitoring: true\n", 7, "monitoring", "Prometheus"),
@@ -95,6 +94,7 @@ def test_what_cannot_run_is_refused_at_its_line(name, verb, cli, write, tmp_path
         CHAT + "workload: {input_tokens: 20}\n",  # whether there is a tokenizer is known to the server alone
         ENDPOINT.format(api="openai-chat") + "  options: {model: m}\n",
         ENDPOINT.format(api="openai-chat") + "matrix: {target.model: [a, b]}\n",
+        ENDPOINT.format(api="telepathy"),  # of a package that the machine has which measures
         ENDPOINT.format(api="http") + "  body: {text: $prompt}\n",
         CHAT + "load: {trace: rows.jsonl}\n",
         "benchmark: v\ntarget: {library: faiss}\nworkload: {task: knn}\n",

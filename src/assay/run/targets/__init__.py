@@ -12,9 +12,9 @@ from assay.errors import MeasureError, UsageError
 from assay.plugins import find_plugin, plugin_names
 from assay.run.contract import Order, Target
 from assay.spec.benchmark import Definition
-from assay.spec.target import APIS, VECTORS, CommandTarget, DeviceTarget, LibraryTarget, ModelTarget
+from assay.spec.target import APIS, TARGETS, VECTORS, CommandTarget, DeviceTarget, LibraryTarget, ModelTarget
 
-GROUP = "assay.targets"
+GROUP = TARGETS
 # Protocols and vector databases are registered by themselves: what measures them is the same for all.
 _MEASURED_BY = {APIS: "assay.run.targets.served.measure", VECTORS: "assay.run.targets.vector.measure"}
 GROUPS = (GROUP, *_MEASURED_BY)
