@@ -80,5 +80,5 @@ def test_pictures_of_samples_that_cannot_be_read_say_so(server, name):
     assert agent.deliver(lease, result_of(lease.job, samples=path.stem)).json() == {"delivery": "accepted"}
     panels = server.client.get(f"/jobs/{lease.job.id}/panels")
     assert panels.status_code == 200
-    assert "cannot be read" in panels.json()["absent"]["time"]
+    assert "can no longer be read" in panels.json()["absent"]["time"]
     assert server.client.get(f"/jobs/{lease.job.id}/runs/0/samples").status_code < 500

@@ -49,7 +49,7 @@ def test_an_error_names_where_the_value_came_from(write, monkeypatch):
     monkeypatch.setenv("ASSAY_SERVER_LEASE_S", "-1")
     with pytest.raises(UsageError) as refused:
         read_settings(config, port=-1)
-    told = {problem.message.partition(":")[0]: problem.at for problem in refused.value.problems}
+    told = {problem.message.split()[0].rstrip(":"): problem.at for problem in refused.value.problems}
     assert told == {"tries": str(config), "lease_s": "ASSAY_SERVER_LEASE_S", "port": "--port"}
 
 
