@@ -97,13 +97,15 @@ def _listen(host: str, port: int) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)
     except OSError as problem:
-        taken = problem.errno == errno.EADDRINUSE
-        raise UsageError(
-            "another program uses this port" if taken else f"cannot listen: {problem.strerror or problem}",
-            code="address",
-            at=f"{host}:{port}",
-            try_="choose another --port, or 0 for a free one",
-        ) from None
+        message, advice = (
+            f"cannot listen on {host}: {problem.strerror or problem}",
+            "give --host an address of this machine",
+        )
+        if problem.errno == errno.EADDRINUSE:
+            message, advice = "another program uses this port", "choose another --port, or 0 for a free one"
+        elif problem.errno == errno.EACCES:
+            advice = "choose a --port above 1023, or 0 for a free one"
+        raise UsageError(message, code="address", at=f"{host}:{port}", try_=advice) from None
     sock.listen(_BACKLOG)
     sock.setblocking(False)
     return sock

@@ -98,7 +98,7 @@ def test_what_stands_and_ends_here_stands_and_ends_there(server, campaign, tmp_p
     there = shown(server, campaign)
     assert (there["state"], there["engine"], there["labels"]) == ("done", "slurm", {"team": "a"})
     job = server.client.get(f"/jobs/{campaign.id}-job-1").json()
-    assert history(server, campaign, 1) == ["began", "run began", "waits again", "result reported"]
+    assert history(server, campaign, 1) == ["began", "run began", "waits again", "result told"]
     assert {one["name"] for one in job["artefacts"]} == {"run-0-log", "run-1-log", "run-2-log"}
     result = server.client.get(f"/jobs/{campaign.id}-job-0/result").text
     assert from_json(MultiRunJobResult, result, source="there").metrics
@@ -115,7 +115,7 @@ def test_everything_is_told_once_by_whoever_comes_next(server, campaign):
     with campaign.told(server.url):
         pass
     assert states(server, campaign) == ["done", "cancelled"]
-    assert history(server, campaign, 0) == ["result reported"]
+    assert history(server, campaign, 0) == ["result told"]
     assert [one["id"] for one in server.client.get("/campaigns").json()["items"]] == [campaign.id]
 
 
@@ -129,7 +129,7 @@ def test_a_result_with_more_in_it_takes_the_place_of_the_first(server, campaign)
         more = replace(found, environment={**found.environment, "metrics": "joined"})
         campaign.store.replace_result(job.id, verdict="valid", result=to_json(more))
         relay.all_ended()
-    assert history(server, campaign, 0) == ["result reported", "result replaced"]
+    assert history(server, campaign, 0) == ["result told", "result replaced"]
     assert server.client.get(f"/jobs/{job.id}/result").json()["environment"]["metrics"] == "joined"
 
 

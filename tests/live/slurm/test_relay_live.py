@@ -42,7 +42,7 @@ class Watched:
         """Whether the server has every result, each once, as the store has them."""
         own = {job.job: (job.state, len(job.runs)) for job in self.site.jobs(self.campaign)}
         told = self.get(f"/campaigns/{self.campaign}/result")["jobs"]
-        once = all(self.history(job["index"]).count("result reported") == 1 for job in told)
+        once = all(self.history(job["index"]).count("result told") == 1 for job in told)
         return once and {job["job"]: (job["state"], len(job["runs"])) for job in told} == own
 
 
@@ -66,7 +66,7 @@ def test_a_server_sees_what_waits_what_runs_and_every_result_as_it_comes(site, s
     listening.join(60)
     kinds = [one["kind"] for one in events]
     assert kinds[0] == "submitted"
-    assert {"began", "run began", "result reported"} <= set(kinds)
+    assert {"began", "run began", "result told"} <= set(kinds)
     assert kinds[-1] == "campaign settled"
     # A result of another campaign would be measured by the fleet; this one is the cluster's.
     assert seen.client.post(f"/campaigns/{seen.campaign}/retry").status_code == 400
