@@ -1,6 +1,6 @@
 """The one way from what a person typed to a benchmark: a file, or a target with options, on every command line.
 
-load_typed(Typed(("http://127.0.0.1:8000/v1",), flags={"rate": "5"}))
+load_request(RunRequest(("http://127.0.0.1:8000/v1",), flags={"rate": "5"}))
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _KEY = "--set 'target.headers.Authorization=Bearer ${env:API_KEY}'"
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
+class RunRequest:
     """What a person typed to say what to measure."""
 
     words: tuple[str, ...]
@@ -59,7 +59,7 @@ class Typed:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class TargetDraft:
     """A target before options: its starter file, and what an endpoint said of itself."""
 
     target: str
@@ -69,34 +69,34 @@ class Begun:
     endpoint: Endpoint | None = None
 
 
-def begin(typed: Typed) -> Begun:
+def begin(request: RunRequest) -> TargetDraft:
     """Find out what the words name, and ask an endpoint what it is.
 
     Raises:
         UsageError: if they name nothing that can be measured, with what may have been meant.
     """
-    kind = _kind(typed)
-    target = typed.words[0] if len(typed.words) == 1 else shlex.join(typed.words)
+    kind = _kind(request)
+    target = request.words[0] if len(request.words) == 1 else shlex.join(request.words)
     if kind == "file":
-        return Begun(target, kind)
-    endpoint = _asked(target, typed) if kind == "endpoint" else None
-    return Begun(target, kind, starter(typed.words, kind, endpoint), endpoint)
+        return TargetDraft(target, kind)
+    endpoint = _asked(target, request) if kind == "endpoint" else None
+    return TargetDraft(target, kind, starter(request.words, kind, endpoint), endpoint)
 
 
-def load_typed(typed: Typed) -> Loaded:
+def load_request(request: RunRequest) -> Loaded:
     """Load what was typed as a benchmark.
 
     Raises:
         AssayError: with every problem, at the option or the line that is to blame.
     """
-    begun = begin(typed)
-    source, base = _source(begun, typed)
-    flags = dict(typed.flags)
+    draft = begin(request)
+    source, base = _source(draft, request)
+    flags = dict(request.flags)
     if "tokenizer" in flags:
         flags["tokenizer"] = ",".join(_tokenizer(name.strip()) for name in flags["tokenizer"].split(","))
-    source = with_flags(source, kind_of_document(source.document), flags, quick=typed.quick)
-    notes = (QUICK_NOTE,) if typed.quick else ()
-    return with_settings(replace(source, notes=(*source.notes, *notes)), typed.settings, base)
+    source = with_flags(source, kind_of_document(source.document), flags, quick=request.quick)
+    notes = (QUICK_NOTE,) if request.quick else ()
+    return with_settings(replace(source, notes=(*source.notes, *notes)), request.settings, base)
 
 
 def save(loaded: Loaded, path: Path) -> None:
@@ -121,14 +121,14 @@ def save(loaded: Loaded, path: Path) -> None:
         raise UsageError(f"{path} cannot be written: {problem.strerror or problem}", code="save", at="--save") from None
 
 
-def _kind(typed: Typed) -> Kind:
-    words = typed.words
+def _kind(request: RunRequest) -> Kind:
+    words = request.words
     if not words or not words[0].strip():
         raise UsageError("nothing is named to measure", code="target", try_=_FORMS)
-    if typed.is_command:
+    if request.is_command:
         return "command"
     first = kind_of(words[:1])
-    known = first != "model" or _is_model(words[0], typed)
+    known = first != "model" or _is_model(words[0], request)
     if len(words) > 1 and known:
         message = f"{len(words)} targets are named: {cut(' '.join(words), 200)}"
         raise UsageError(message, code="target", try_="measure one at a time; a command comes after --")
@@ -139,13 +139,13 @@ def _kind(typed: Typed) -> Kind:
         raise UsageError(f"{word} is no benchmark file", code="target", try_=_INSTEAD[suffix].format(word=word))
     if not known:
         raise UsageError(f"{cut(repr(word), 200)} is nothing to measure", code="target", try_=_meant(word))
-    return "language model" if first == "model" and typed.flags.get("runtime") == "transformers" else first
+    return "language model" if first == "model" and request.flags.get("runtime") == "transformers" else first
 
 
-def _is_model(word: str, typed: Typed) -> bool:
+def _is_model(word: str, request: RunRequest) -> bool:
     """Whether a word that looks like no other thing names a model."""
     is_named = "://" in word or word in BUILTIN_NAMES or Path(word).suffix.lower() in RUNTIMES
-    return is_named or Path(word).expanduser().exists() or typed.flags.get("runtime") == "transformers"
+    return is_named or Path(word).expanduser().exists() or request.flags.get("runtime") == "transformers"
 
 
 def _meant(word: str) -> str:
@@ -160,29 +160,29 @@ def _meant(word: str) -> str:
     return f"{_FORMS}{hub}"
 
 
-def _source(begun: Begun, typed: Typed) -> tuple[SourceDocument, Path]:
+def _source(draft: TargetDraft, request: RunRequest) -> tuple[SourceDocument, Path]:
     """The document that options then change, and the folder that its relative paths start from."""
     here = Path.cwd()
-    if begun.text is None:
-        if begun.target == STDIN:
+    if draft.text is None:
+        if draft.target == STDIN:
             return own_source(_from_stdin()), here
-        path = Path(begun.target)
+        path = Path(draft.target)
         return own_source(read(path)), path.resolve().parent
-    source = parse(begun.text, ".yaml", begun.target)
+    source = parse(draft.text, ".yaml", draft.target)
     document = dict(source.document)
-    if typed.save is not None and typed.save.absolute().parent != here:
-        document["target"] = {**section_of(document, "target"), **_from_anywhere(begun)}
-    notes = _notes(begun, typed)
+    if request.save is not None and request.save.absolute().parent != here:
+        document["target"] = {**section_of(document, "target"), **_from_anywhere(draft)}
+    notes = _notes(draft, request)
     # Without lines: the text was never shown, so errors name the target or the option.
-    return SourceDocument(begun.target, document, {}, notes), here
+    return SourceDocument(draft.target, document, {}, notes), here
 
 
-def _from_anywhere(begun: Begun) -> dict[str, str]:
+def _from_anywhere(draft: TargetDraft) -> dict[str, str]:
     """The keys of a target whose relative paths would mean something else in another folder."""
-    if begun.kind == "command":
+    if draft.kind == "command":
         return {"cwd": str(Path.cwd())}
-    path = Path(begun.target).expanduser()
-    is_path = begun.kind in ("model", "language model") and begun.target not in BUILTIN_NAMES and path.exists()
+    path = Path(draft.target).expanduser()
+    is_path = draft.kind in ("model", "language model") and draft.target not in BUILTIN_NAMES and path.exists()
     return {"model": str(path.absolute())} if is_path else {}
 
 
@@ -193,31 +193,31 @@ def _from_stdin() -> SourceDocument:
     return parse(text, ".json" if first.lstrip().startswith("{") else ".toml" if is_toml else ".yaml", "stdin")
 
 
-def _asked(url: str, typed: Typed) -> Endpoint:
+def _asked(url: str, request: RunRequest) -> Endpoint:
     """What an endpoint says of itself, as far as the options leave it open."""
-    target = section_of(settings_of(typed.settings), "target")
+    target = section_of(settings_of(request.settings), "target")
     headers = {name: str(value) for name, value in section_of(target, "headers").items()}
-    api = typed.flags.get("api", "").partition(",")[0].strip()
+    api = request.flags.get("api", "").partition(",")[0].strip()
     if api and not needs_model_of(api):
         return Endpoint(url, api)
-    model = typed.flags.get("model", "").partition(",")[0].strip()
+    model = request.flags.get("model", "").partition(",")[0].strip()
     verify = section_of(target, "tls").get("verify") is not False
     return ask_endpoint(url, api=api, model=model, headers=headers, verify=verify)
 
 
-def _notes(begun: Begun, typed: Typed) -> tuple[str, ...]:
+def _notes(draft: TargetDraft, request: RunRequest) -> tuple[str, ...]:
     """What an endpoint answered, and what was chosen of it.
 
     Raises:
         UsageError: if no model is known, or prompts need a length that nothing here can count.
     """
-    endpoint, flags = begun.endpoint, typed.flags
+    endpoint, flags = draft.endpoint, request.flags
     if endpoint is None or not needs_model_of(endpoint.api):
         return ()
-    target = section_of(settings_of(typed.settings), "target")
+    target = section_of(settings_of(request.settings), "target")
     model = flags.get("model") or target.get("model")
     if not endpoint.models and not model:
-        raise _no_model(begun.target, endpoint)
+        raise _no_model(draft.target, endpoint)
     has_tokenizer = endpoint.counts_tokens or endpoint.is_down or "tokenizer" in flags or "tokenizer" in target
     if "input_tokens" in flags and not has_tokenizer:
         name = str(model or endpoint.models[0])
@@ -226,7 +226,7 @@ def _notes(begun: Begun, typed: Typed) -> tuple[str, ...]:
         tip = f"give --tokenizer with a folder, a tokenizer.json, a GGUF file{hub}; or leave --input-tokens out"
         raise UsageError(message, code="no-tokenizer", at="--input-tokens", try_=tip)
     counting = " and counts tokens" if endpoint.counts_tokens else ""
-    notes = [f"{begun.target} speaks {endpoint.api}{counting}; model {model or endpoint.models[0]}"]
+    notes = [f"{draft.target} speaks {endpoint.api}{counting}; model {model or endpoint.models[0]}"]
     if not model and len(endpoint.models) > 1:
         notes[0] += f", the first of {len(endpoint.models)} that it lists; choose another with --model"
     if isinstance(model, str) and endpoint.models and (strange := _not_listed(model, endpoint)):

@@ -98,9 +98,9 @@ def engine_for(loaded: Loaded, client: FleetClient | None) -> type[Engine[Any, A
 def _loaded(benchmark: str | Path | Mapping[str, Any] | Benchmark) -> Loaded:
     if not isinstance(benchmark, str):
         return load(benchmark)
-    from assay.api.one_line import Typed, load_typed
+    from assay.api.one_line import RunRequest, load_request
 
-    return load_typed(Typed((benchmark,)))
+    return load_request(RunRequest((benchmark,)))
 
 
 def _connected(server: str) -> FleetClient:

@@ -13,7 +13,7 @@ import typer
 
 from assay.cli.options import Format, FormatOption, SetOption, TextFormat, TextFormatOption, Verbs
 from assay.cli.output import say, say_json
-from assay.cli.target import TARGET_HELP, typed_words
+from assay.cli.target import TARGET_HELP, request_from
 from assay.errors import Problem, SpecError, UsageError
 
 
@@ -27,14 +27,14 @@ def init(
     from assay.api.one_line import begin
 
     _refuse_existing(out, force)
-    begun = begin(typed_words(context, words or ["squeezenet"]))
-    if begun.text is None:
+    draft = begin(request_from(context, words or ["squeezenet"]))
+    if draft.text is None:
         raise UsageError(
-            f"{begun.target} is a benchmark file already", code="exists", try_=f"assay plan {begun.target}"
+            f"{draft.target} is a benchmark file already", code="exists", try_=f"assay plan {draft.target}"
         )
-    out.write_text(begun.text, encoding="utf-8")
+    out.write_text(draft.text, encoding="utf-8")
     say(f"wrote {out}")
-    endpoint = begun.endpoint
+    endpoint = draft.endpoint
     if endpoint is None or endpoint.models:
         if endpoint is not None:
             say(f"model   {endpoint.models[0]}")

@@ -15,7 +15,7 @@ from assay.cli.options import SetOption
 from assay.spec.flags import BY_KEY, FLAGS
 
 if TYPE_CHECKING:
-    from assay.api.one_line import Typed
+    from assay.api.one_line import RunRequest
     from assay.spec.load import Loaded
 
 TARGET_HELP = (
@@ -101,14 +101,15 @@ class TargetOptions:
         """The benchmark that was typed."""
         from dataclasses import replace
 
-        from assay.api.one_line import load_typed
+        from assay.api.one_line import load_request
 
         given: dict[str, Any] = {}
         for record in (self.of_model, self.of_endpoint, self.keys):
             given |= {flag.key: value for flag in FLAGS if (value := getattr(record, flag.key, None)) is not None}
-        typed = typed_words(self.context, self.words or ())
-        settings = tuple(self.keys.settings or ())
-        return load_typed(replace(typed, flags=given, settings=settings, quick=self.keys.quick, save=self.keys.save))
+        request = request_from(self.context, self.words or ())
+        keys = self.keys
+        settings = tuple(keys.settings or ())
+        return load_request(replace(request, flags=given, settings=settings, quick=keys.quick, save=keys.save))
 
     def keep(self, loaded: Loaded) -> None:
         """Write the benchmark where `--save` asks for it."""
@@ -118,13 +119,13 @@ class TargetOptions:
             save(loaded, self.keys.save)
 
 
-def typed_words(context: typer.Context, words: Sequence[str]) -> Typed:
+def request_from(context: typer.Context, words: Sequence[str]) -> RunRequest:
     """The words that name a target, and whether they came after `--`."""
-    from assay.api.one_line import Typed
+    from assay.api.one_line import RunRequest
     from assay.errors import UsageError
 
     after = context.meta.get(AFTER_DASHES, ())
     if after and len(words) > len(after):
         message = f"{words[0]} and the command after -- are two targets"
         raise UsageError(message, code="target", try_="measure one at a time")
-    return Typed(tuple(words), is_command=bool(after))
+    return RunRequest(tuple(words), is_command=bool(after))

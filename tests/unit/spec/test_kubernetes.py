@@ -224,7 +224,7 @@ def test_pods_go_together_on_kubernetes_alone_and_are_counted_once():
     given = {**COMMAND, "distributed": {"pods": 4}}
     assert "target.distributed asks for 4 pods" in refused_command({}, engine="local", target=given)
     assert "keep the latter alone" in refused_command({"image": "i", "distributed": {}}, target=given)
-    assert refused_command({"distributed": {"pods": 1}}).count("greater than or equal to 2") == 1
+    assert refused_command({"distributed": {"pods": 1}}).count("it must be 2 or more") == 1
 
 
 def test_what_a_pod_leaves_open_comes_from_the_section_around_it():
