@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from assay.errors import MeasureError, UsageError
-from assay.run.apis.ask import ask_endpoint
 from assay.run.inputs import plan_of
 from assay.run.models.sources import BUILTIN_NAMES
 from assay.run.tokens.hub import hub_tokenizer
@@ -195,6 +194,8 @@ def _from_stdin() -> SourceDocument:
 
 def _asked(url: str, request: RunRequest) -> Endpoint:
     """What an endpoint says of itself, as far as the options leave it open."""
+    from assay.run.apis.ask import ask_endpoint  # an HTTP client, which a file needs only once it is measured
+
     target = section_of(settings_of(request.settings), "target")
     headers = {name: str(value) for name, value in section_of(target, "headers").items()}
     api = request.flags.get("api", "").partition(",")[0].strip()

@@ -28,7 +28,7 @@ from assay.analyse.records import CampaignRecord
 from assay.analyse.text import count
 from assay.metrics import Better
 from assay.report.numbers import NOTHING, decimals_for, name_with_unit, show, show_spread
-from assay.report.sheet import GridColumn, Sheet, lay_out, pad
+from assay.report.sheet import GridColumn, Sheet, lay_out, pad, wrap
 from assay.report.wording import as_number, axis_point, job_labels, machine, machine_name, one_line
 from assay.units import SECONDS, show_seconds
 
@@ -483,21 +483,3 @@ def failure_lines(written: WrittenAnswer, width: int) -> list[str]:
         remedy = f" → {failure.remedy}" if failure.remedy else ""
         lines += wrap(f"{failure.message}{remedy}", width, " " * min(len(head), 8), head)
     return lines
-
-
-def wrap(text: str, width: int, indent: str, head: str = "") -> list[str]:
-    """Break a text at spaces into lines of at most `width` cells; those after the first begin with `indent`.
-
-    A word that is longer than a line stands on a line of its own, uncut: a path that is cut is no path.
-    """
-    lines, line = [], head
-    empty = True  # whether the line has no word of the text yet
-    # A number and its sign of percent stay together.
-    for word in (part.replace("\0", " ") for part in text.replace(" %", "\0%").split()):
-        space = "" if empty else " "
-        if not empty and cell_len(line) + len(space) + cell_len(word) > width:
-            lines.append(line)
-            line, space = indent, ""
-        line += space + word
-        empty = False
-    return [*lines, line.rstrip()]

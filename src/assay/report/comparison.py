@@ -18,7 +18,6 @@ from assay.analyse.text import count
 from assay.documents import from_json, to_plain
 from assay.errors import UsageError
 from assay.files import read_bounded
-from assay.report.answer import wrap
 from assay.report.comparison_answer import (
     NOT_ALIKE,
     UndecidedReason,
@@ -29,7 +28,7 @@ from assay.report.comparison_answer import (
 from assay.report.export import csv_cell
 from assay.report.markdown import escape
 from assay.report.numbers import NOTHING, decimals_for, name_with_unit, show, show_percent
-from assay.report.sheet import GridColumn, lay_out
+from assay.report.sheet import GridColumn, lay_out, wrap
 from assay.report.wording import headline_of, job_labels, one_line
 from assay.run.records import SampleSet
 from assay.store.references import MARKS, Most, NoSuchResultError, References, ResultIndex, ResultReference, is_file

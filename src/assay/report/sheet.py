@@ -174,3 +174,21 @@ def _paint_line(line: str) -> str:
             before, _, after = line.rpartition(f"  {word}  ")
             return f"{before}  {style.render(word, color_system=ColorSystem.STANDARD)}  {after}"
     return line
+
+
+def wrap(text: str, width: int, indent: str, head: str = "") -> list[str]:
+    """Break a text at spaces into lines of at most `width` cells; those after the first begin with `indent`.
+
+    A word that is longer than a line stands on a line of its own, uncut: a path that is cut is no path.
+    """
+    lines, line = [], head
+    empty = True  # whether the line has no word of the text yet
+    # A number and its sign of percent stay together.
+    for word in (part.replace("\0", " ") for part in text.replace(" %", "\0%").split()):
+        space = "" if empty else " "
+        if not empty and cell_len(line) + len(space) + cell_len(word) > width:
+            lines.append(line)
+            line, space = indent, ""
+        line += space + word
+        empty = False
+    return [*lines, line.rstrip()]

@@ -9,7 +9,8 @@ from rich.cells import cell_len
 
 from assay.analyse.checks import CHECKS
 from assay.analyse.records import Check
-from assay.report.answer import answer_lines, doubt_lines, failure_lines, title_of, wrap, write_answer
+from assay.report.answer import answer_lines, doubt_lines, failure_lines, title_of, write_answer
+from assay.report.sheet import wrap
 
 
 def matrix(build, **changes):

@@ -78,7 +78,8 @@ class Histogram:
             if upto >= rank and upto > below:
                 if math.isinf(edge):
                     return Quantile(None, low, math.inf)
-                return Quantile(low + (edge - low) * (rank - below) / (upto - below), low, edge)
+                value = low + (edge - low) * (rank - below) / (upto - below)
+                return Quantile(min(value, edge), low, edge)  # rounding can carry it past the edge
             low, below = edge, max(below, upto)
         return Quantile(None, low, math.inf)
 

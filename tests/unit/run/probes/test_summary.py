@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from assay.run.probes.prometheus import parse
@@ -64,6 +64,7 @@ def test_a_gauge_is_read_inside_the_window_or_next_to_it():
 
 
 @settings(max_examples=100, deadline=None)
+@example([1.0, 1.0, 1.0, 0.5, 0.5, 0.5], 0.5)
 @given(st.lists(st.floats(0.001, 9.9), min_size=1, max_size=200), st.sampled_from([0.5, 0.9, 0.99]))
 def test_a_quantile_lies_in_the_bucket_of_the_truth(values, share):
     edges = (0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, math.inf)
