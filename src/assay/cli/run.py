@@ -228,7 +228,10 @@ def _where(result: CampaignResult, written: Sequence[Path]) -> Iterator[str]:
     yield f"{'server' if server else 'store':<6}  {result.address}"
     look = f"open {result.address}/campaigns/{campaign}" if server else f"assay serve → {_DASHBOARD}/{campaign}"
     steps = [f"assay report {campaign}"] if not written else []
-    yield f"next    {' · '.join([*steps, look, 'assay compare latest~1 latest'])}"
+    if any(job.metrics for job in result.record.jobs):
+        yield f"next    {' · '.join([*steps, look, 'assay compare latest~1 latest'])}"
+    else:
+        yield f"next    assay logs {campaign} · {look}"
     yield f"result  {campaign}"
 
 
