@@ -11,7 +11,7 @@ from typing import Any
 from assay.alert.ingest import observe_job
 from assay.analyse.records import MultiRunJobResult
 from assay.documents import to_json
-from assay.errors import StoreError
+from assay.errors import StoreError, UsageError
 from assay.place.fleet.protocol import Delivered, DeliveryWord
 from assay.plan.job import Event, Job
 from assay.report.wording import failure_of, failure_sentence
@@ -49,9 +49,9 @@ def known_size(store: Store, digest: str) -> int | None:
     Raises:
         UsageError: if it is not a SHA-256.
     """
-    here = _here(store, digest)
-    if here is not None:
-        return here.stat().st_size
+    for path in _places(store, digest):
+        with suppress(FileNotFoundError):
+            return path.stat().st_size
     with suppress(StoreError):
         facts = store.artefacts.facts(digest) or store.samples.facts(digest)
         return None if facts is None else facts.size_bytes
@@ -66,13 +66,19 @@ def missing(store: Store, digests: Iterable[str]) -> tuple[str, ...]:
 def take_as_samples(store: Store, digests: Iterable[str], most: int) -> None:
     """Move uploads to where the samples of runs lie; those that lie there already stay.
 
+    Another delivery may move the same file at any moment: the same content, or the same request once more.
+
     Raises:
         UsageError: `sample-file` if one holds no samples, or too many; then none is moved.
     """
     new = [digest for digest in dict.fromkeys(digests) if not store.samples.path(digest).is_file()]
     uploads = {digest: upload for digest in new if (upload := _upload(store, digest)) is not None}
     for digest, upload in uploads.items():
-        check_samples(upload, digest, most)
+        try:
+            check_samples(upload, digest, most)
+        except UsageError:
+            if not store.samples.path(digest).is_file():
+                raise
     for digest, upload in uploads.items():
         store.samples.adopt(digest, upload)
         store.artefacts.remove(digest)
@@ -91,9 +97,13 @@ def take_as_files(store: Store, digests: Iterable[str]) -> None:
 
 def _here(store: Store, digest: str) -> Path | None:
     """The file on this machine, among uploads and samples."""
+    return next((path for path in _places(store, digest) if path.is_file()), None)
+
+
+def _places(store: Store, digest: str) -> tuple[Path, Path]:
+    """Where a file may lie. Files move from the first to the second, so that looked at in this order none is missed."""
     checked_digest(digest)
-    candidates = (store.artefacts.path(digest), store.samples.path(digest))
-    return next((path for path in candidates if path.is_file()), None)
+    return store.artefacts.path(digest), store.samples.path(digest)
 
 
 def _upload(store: Store, digest: str) -> Path | None:

@@ -1,6 +1,10 @@
 """A real agent whose measurements take a fraction of a second: everything else is as in `assay agent start`.
 
-python -m tests.live.faults.quick_agent --server URL --state DIR --name N --ledger FILE --samples FILE [--redis-port P]
+python -m tests.live.faults.quick_agent --server URL --state DIR --name N --ledger FILE --samples FILE --faults FILE
+    [--redis-port P]
+
+While the file of --faults is there, the last jobs do not end: no machine is so fast that its jobs are over before the
+faults are.
 """
 
 from __future__ import annotations
@@ -24,6 +28,9 @@ from assay.clock import SYSTEM_CLOCK
 from assay.files import write_whole
 from assay.place.needs import Profile
 
+# Jobs of this seed and above are the last of the campaign.
+LAST_SEEDS = 1_000_000
+
 
 class SkewedClock:
     """A calendar that is wrong and jumps; durations stay true, as they do on a real machine."""
@@ -41,8 +48,8 @@ class SkewedClock:
 class QuickExecutor:
     """Writes a result after a short while, as the real executor would, and notes in a ledger that it did."""
 
-    def __init__(self, ledger: Path, samples: Path, clock: SkewedClock, seed: int) -> None:
-        self.ledger, self.samples, self.clock = ledger, samples, clock
+    def __init__(self, ledger: Path, samples: Path, faults: Path, clock: SkewedClock, seed: int) -> None:
+        self.ledger, self.samples, self.faults, self.clock = ledger, samples, faults, clock
         self.random = random.Random(seed)
 
     def start(self, entry, environment):
@@ -60,6 +67,9 @@ class _Execution:
             yield {"event": "phase", "name": "measure"}
             if self.killed.wait(self.lasts_s / 2):
                 return
+        while self._is_one_of_the_last() and self.executor.faults.exists():
+            if self.killed.wait(0.1):
+                return
         self._leave_result()
 
     def kill(self):
@@ -67,6 +77,9 @@ class _Execution:
 
     def wait(self):
         return -9 if self.killed.is_set() else 0
+
+    def _is_one_of_the_last(self):
+        return json.loads(self.entry.document.read_text())["point"]["workload.seed"] >= LAST_SEEDS
 
     def _leave_result(self):
         entry = self.entry
@@ -105,7 +118,7 @@ class _Execution:
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    for name in ("server", "state", "name", "ledger", "samples"):
+    for name in ("server", "state", "name", "ledger", "samples", "faults"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--redis-port", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
@@ -122,7 +135,7 @@ def main() -> int:
         grace_s=1.0,
         redis=RedisAddress("127.0.0.1", asked.redis_port) if asked.redis_port else None,
     )
-    executor = QuickExecutor(Path(asked.ledger), Path(asked.samples), clock, asked.seed)
+    executor = QuickExecutor(Path(asked.ledger), Path(asked.samples), Path(asked.faults), clock, asked.seed)
     facts = HostFacts("linux", {"cpu": "x"}, ("CPU (ONNX)",), profile)
     agent = Agent(settings, executor=executor, clock=clock, probe=lambda: facts)
     signal.signal(signal.SIGTERM, lambda *_: agent.ask_to_stop())

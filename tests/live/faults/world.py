@@ -62,6 +62,8 @@ class Device:
             str(world.ledger),
             "--samples",
             str(world.samples),
+            "--faults",
+            str(world.faults),
             "--seed",
             str(self._number),
         ]
@@ -86,6 +88,9 @@ class World:
         self.port = free_port()
         self.ledger = folder / "ledger"
         self.ledger.touch()
+        # While this file is there, the last jobs of a campaign do not end.
+        self.faults = folder / "faults"
+        self.faults.touch()
         self.samples = self._make_samples()
         self.database = postgresql.migrated()
         self.redis_url = redis.fresh(appendonly=False)
