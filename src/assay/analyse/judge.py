@@ -27,7 +27,9 @@ def judge(
     error = _device_failure(runs) or _failure(runs)
     values = {} if error else _values_by_run(outcomes)
     metrics = _summarised(job, values)
-    checks = checks_of(job, runs, metrics, {one.result.run_id: one.samples for one in outcomes}, environment)
+    checks = checks_of(
+        job, runs, metrics, {outcome.result.run_id: outcome.samples for outcome in outcomes}, environment
+    )
     good = sum(run.error is None for run in runs)
     cancelled = bool(runs) and all(run.error is not None and run.error.code == "cancelled" for run in runs)
     return MultiRunJobResult(

@@ -168,51 +168,51 @@ def _words(file: Path, settings: Sequence[str]) -> str:
     return " ".join(f"{path.strip().rpartition('.')[2]}={value}" for path, _, value in parts) or file.stem
 
 
-def _code(found: ABResult, *, fail_on_worse: bool) -> int:
-    if found.stopped == "failed":
+def _code(result: ABResult, *, fail_on_worse: bool) -> int:
+    if result.stopped == "failed":
         return 3
-    return 1 if fail_on_worse and found.decision.answer == "worse" and not found.decision.alike else 0
+    return 1 if fail_on_worse and result.decision.answer == "worse" and not result.decision.alike else 0
 
 
-def _document(found: ABResult) -> dict[str, Any]:
+def _document(result: ABResult) -> dict[str, Any]:
     from assay.documents import to_plain
 
     return {
         "schema": _SCHEMA,
-        "experiment": found.name,
-        "seed": found.seed,
+        "experiment": result.name,
+        "seed": result.seed,
         "sides": {
-            side: {"name": found.sides[index], "campaigns": [part.campaigns[index] for part in found.parts]}
+            side: {"name": result.sides[index], "campaigns": [part.campaigns[index] for part in result.parts]}
             for index, side in enumerate("ab")
         },
-        "stopped": found.stopped,
-        "seconds": found.seconds,
-        **to_plain(found.decision),
-        "order": found.order or None,
-        "others": [to_plain(decision) for decision in found.others],
-        "doubts": _doubts(found),
+        "stopped": result.stopped,
+        "seconds": result.seconds,
+        **to_plain(result.decision),
+        "order": result.order or None,
+        "others": [to_plain(decision) for decision in result.others],
+        "doubts": _doubts(result),
     }
 
 
-def _text(found: ABResult) -> str:
-    decision = found.decision
-    lines = [sentence(found), "", *_table(found), ""]
-    lines.append(_how(found))
-    lines += [f"note   {note}" for note in _notes(found)]
-    lines += [f"doubt  {doubt}" for doubt in _doubts(found)]
+def _text(result: ABResult) -> str:
+    decision = result.decision
+    lines = [sentence(result), "", *_table(result), ""]
+    lines.append(_how(result))
+    lines += [f"note   {note}" for note in _notes(result)]
+    lines += [f"doubt  {doubt}" for doubt in _doubts(result)]
     lines += [""] if len(lines) > 4 else []
-    a, b = (" ".join(part.campaigns[side] for part in found.parts) for side in (0, 1))
-    lines += [f"a       {a}  {found.sides[0]}", f"b       {b}  {found.sides[1]}"]
-    if not decision.is_final and found.stopped != "failed":
-        lines.append(f"more    assay ab --continue {found.name} --pairs {decision.more_for_seen or 40}")
-    return "\n".join([*lines, f"result  {found.name}"])
+    a, b = (" ".join(part.campaigns[side] for part in result.parts) for side in (0, 1))
+    lines += [f"a       {a}  {result.sides[0]}", f"b       {b}  {result.sides[1]}"]
+    if not decision.is_final and result.stopped != "failed":
+        lines.append(f"more    assay ab --continue {result.name} --pairs {decision.more_for_seen or 40}")
+    return "\n".join([*lines, f"result  {result.name}"])
 
 
-def sentence(found: ABResult) -> str:
+def sentence(result: ABResult) -> str:
     """The answer in one line."""
     from assay.report.wording import one_line
 
-    decision, (a, b) = found.decision, found.sides
+    decision, (a, b) = result.decision, result.sides
     because = "; ".join(decision.because)
     if decision.answer in ("better", "worse"):
         doubt = f"; {because}" if because else ""
@@ -233,11 +233,11 @@ def _change(decision: ABDecision) -> str:
     return f"{shown} [{100 * decision.interval.low:+.1f}, {100 * decision.interval.high:+.1f}]"
 
 
-def _table(found: ABResult) -> list[str]:
+def _table(result: ABResult) -> list[str]:
     from assay.report.numbers import name_with_unit, show
     from assay.report.sheet import text_table
 
-    a, b = found.sides
+    a, b = result.sides
     head = ("metric", a, b, "change", "pairs", "answer")
     rows = [
         (
@@ -248,50 +248,50 @@ def _table(found: ABResult) -> list[str]:
             str(decision.pairs),
             decision.answer,
         )
-        for decision in (found.decision, *found.others)
+        for decision in (result.decision, *result.others)
     ]
     return text_table(head, rows, terminal_width(), right=(1, 2, 3, 4), flexible=(0, 1, 2))
 
 
-def _how(found: ABResult) -> str:
+def _how(result: ABResult) -> str:
     """How it was measured and why it ended."""
     ended = {
         "told": "ended as soon as it could tell",
         "pairs": "ended when its pairs were used up",
         "time": "ended when its time was used up",
         "failed": "ended since a side cannot be measured",
-    }[found.stopped]
+    }[result.stopped]
     return (
-        f"{found.decision.pairs} pairs in random blocks of ABBA or BAAB (seed {found.seed}), "
-        f"{show_seconds(found.seconds)}; {ended}; the interval of 95 % holds at every look"
+        f"{result.decision.pairs} pairs in random blocks of ABBA or BAAB (seed {result.seed}), "
+        f"{show_seconds(result.seconds)}; {ended}; the interval of 95 % holds at every look"
     )
 
 
-def _notes(found: ABResult) -> list[str]:
+def _notes(result: ABResult) -> list[str]:
     """What a person should know besides the answer."""
     from assay.report.wording import one_line
 
-    decision = found.decision
+    decision = result.decision
     notes = []
     if decision.failed:
         pairs = (
             f"{decision.failed} of {decision.failed + decision.pairs} pairs have a run that failed, and do not count"
         )
         notes.append(f"{pairs}: {'; '.join(decision.failures[:3])}")
-    if found.order:
-        notes.append(found.order)
+    if result.order:
+        notes.append(result.order)
     return [one_line(note) for note in notes]
 
 
-def _doubts(found: ABResult) -> list[str]:
+def _doubts(result: ABResult) -> list[str]:
     """Failed checks of both sides, each once."""
     from assay.report.wording import check_sentence, failed
 
-    if found.results is None:
+    if result.results is None:
         return []
     names = [
         f"{side}: {check_sentence(check)}"
-        for side, job in zip("ab", found.results, strict=True)
+        for side, job in zip("ab", result.results, strict=True)
         for check in failed(job.checks)
     ]
     return list(dict.fromkeys(names))

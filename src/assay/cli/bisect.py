@@ -154,31 +154,31 @@ def _listed(text: str) -> list[Any]:
     return values
 
 
-def _document(found: BisectResult) -> dict[str, Any]:
+def _document(result: BisectResult) -> dict[str, Any]:
     from assay.documents import to_plain
 
-    return {"schema": _BISECT_SCHEMA, **to_plain(found)}
+    return {"schema": _BISECT_SCHEMA, **to_plain(result)}
 
 
-def _text(found: BisectResult) -> str:
+def _text(result: BisectResult) -> str:
     from assay.report.wording import one_line
 
-    reused = sum(row.reused for row in found.rows)
+    reused = sum(row.reused for row in result.rows)
     again = f", {reused} pairs measured before" if reused else ""
-    how = f"{found.measured} pairs measured{again}, {show_seconds(found.seconds)}"
-    skipped = [f"{row.name}: {row.why}" for row in found.rows if row.answer == "skipped"]
-    notes = [f"note    {one_line(reason)}" for reason in (*skipped, *(found.because if found.found else ()))]
-    return "\n".join([*_answer(found), "", *_table(found), "", how, *notes, f"result  {found.name}"])
+    how = f"{result.measured} pairs measured{again}, {show_seconds(result.seconds)}"
+    skipped = [f"{row.name}: {row.why}" for row in result.rows if row.answer == "skipped"]
+    notes = [f"note    {one_line(reason)}" for reason in (*skipped, *(result.because if result.found else ()))]
+    return "\n".join([*_answer(result), "", *_table(result), "", how, *notes, f"result  {result.name}"])
 
 
-def _answer(found: BisectResult) -> list[str]:
+def _answer(result: BisectResult) -> list[str]:
     """The first bad one, or why it is not known."""
     from assay.report.wording import one_line
 
-    sure = "more than 99 % sure" if found.confidence > 0.99 else f"{100 * found.confidence:.0f} % sure"
-    names = found.candidates
-    if not found.found:
-        why = "; ".join(found.because) or "nothing more could be measured"
+    sure = "more than 99 % sure" if result.confidence > 0.99 else f"{100 * result.confidence:.0f} % sure"
+    names = result.candidates
+    if not result.found:
+        why = "; ".join(result.because) or "nothing more could be measured"
         lines = [f"cannot tell: {why}", f"the first bad one is among these {len(names)} ({sure}):"]
         return [*map(one_line, lines), *(f"  {one_line(name)}" for name in names)]
     if len(names) == 1:
@@ -187,12 +187,12 @@ def _answer(found: BisectResult) -> list[str]:
     return [head, *(f"  {one_line(name)}" for name in names)]
 
 
-def _table(found: BisectResult) -> list[str]:
+def _table(result: BisectResult) -> list[str]:
     from assay.report.sheet import text_table
     from assay.report.wording import one_line
 
-    head = ("item", "pairs", f"{found.metric} against good", "answer")
-    rows = [(one_line(row.name), str(row.pairs or "-"), _change(row), row.answer) for row in found.rows]
+    head = ("item", "pairs", f"{result.metric} against good", "answer")
+    rows = [(one_line(row.name), str(row.pairs or "-"), _change(row), row.answer) for row in result.rows]
     return text_table(head, rows, terminal_width(), right=(1, 2), flexible=(0,))
 
 
@@ -367,8 +367,12 @@ def _answers(studied: Sequence[NoiseStudy]) -> list[str]:
     from assay.report.numbers import name_with_unit
     from assay.report.sheet import text_table
 
-    def answer(one: Comparison) -> str:
-        return one.answer if one.answer == "cannot tell" else f"{one.answer} {show_change(one)}"
+    def answer(comparison: Comparison) -> str:
+        return (
+            comparison.answer
+            if comparison.answer == "cannot tell"
+            else f"{comparison.answer} {show_change(comparison)}"
+        )
 
     titles = ("metric", "alternating", "first half against second", "random halves")
     rows = [

@@ -98,10 +98,10 @@ def check_slurm(
         raise typer.Exit(1)
 
 
-def _say_slurm(found: SlurmCheck) -> None:
+def _say_slurm(check: SlurmCheck) -> None:
 
-    facts = found.facts
-    say(f"Slurm {facts.version}, cluster {facts.name or 'without a name'}, reached by {found.reached_by}")
+    facts = check.facts
+    say(f"Slurm {facts.version}, cluster {facts.name or 'without a name'}, reached by {check.reached_by}")
     rows = [
         (
             f"{partition.name}{' (default)' if partition.default else ''}",
@@ -119,11 +119,11 @@ def _say_slurm(found: SlurmCheck) -> None:
     accounting = facts.accounting or f"nothing ({facts.why_no_accounting})"
     say(f"{'ended jobs':<13} {accounting}; the controller itself remembers them for {retention}")
     say(f"{'arrays':<13} {'unknown' if facts.max_array is None else f'up to {facts.max_array - 1} tasks'}")
-    for what, answer in found.here.items():
+    for what, answer in check.here.items():
         say(f"{what:<13} {answer}")
-    for what, answer in found.node.items():
+    for what, answer in check.node.items():
         say(f"{f'node: {what}':<13} {answer}")
-    for problem in found.problems:
+    for problem in check.problems:
         say(f"problem       {problem}")
 
 
@@ -179,9 +179,9 @@ def _section(file: Path | None, settings: list[str]) -> Kubernetes:
     return load(document).benchmark.place.kubernetes or Kubernetes()
 
 
-def _say_kubernetes(found: KubernetesCheck) -> None:
-    say(f"Kubernetes {found.version} at {found.address}, namespace {found.namespace}")
-    if found.nodes is None:
+def _say_kubernetes(check: KubernetesCheck) -> None:
+    say(f"Kubernetes {check.version} at {check.address}, namespace {check.namespace}")
+    if check.nodes is None:
         say(f"{'nodes':<13} unknown: this account may not see them, which nothing needs")
     else:
         rows = [
@@ -193,17 +193,17 @@ def _say_kubernetes(found: KubernetesCheck) -> None:
                 ", ".join(f"{name}: {count}" for name, count in node.devices.items()) or "none",
                 ", ".join(node.taints) or "none",
             )
-            for node in found.nodes
+            for node in check.nodes
         ]
         say_table(("node", "state", "cpus", "memory", "devices", "taints"), rows, "no nodes", flexible="taints")
     uses: dict[str, list[str]] = {}
-    for right, use in found.lacking.items():
+    for right, use in check.lacking.items():
         uses.setdefault(use, []).append(right)
     for use, rights in uses.items():
         say(f"{'not available':<13} {use}: this account may not {', '.join(rights)}")
-    for what, answer in found.pod.items():
+    for what, answer in check.pod.items():
         say(f"{f'pod: {what}':<13} {answer}")
-    for problem in found.problems:
+    for problem in check.problems:
         say(f"{'problem':<13} {problem}")
-    if not found.problems:
-        say(f"{'rights':<13} enough to run benchmarks in {found.namespace}")
+    if not check.problems:
+        say(f"{'rights':<13} enough to run benchmarks in {check.namespace}")

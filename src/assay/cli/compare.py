@@ -125,16 +125,16 @@ def share(text: str, option: str) -> float:
         raise UsageError(f"{option}: {problem}", code="share") from None
 
 
-def _rendered(found: ComparisonResult, form: Format) -> str:
+def _rendered(result: ComparisonResult, form: Format) -> str:
     from assay.report.comparison import compared_csv, compared_json, compared_markdown, compared_text
 
     if form is Format.json:
-        return compared_json(found)
+        return compared_json(result)
     if form is Format.csv:
-        return compared_csv(found)
+        return compared_csv(result)
     if form is Format.md:
-        return compared_markdown(found)
-    return compared_text(found, terminal_width())
+        return compared_markdown(result)
+    return compared_text(result, terminal_width())
 
 
 class GateFormat(StrEnum):

@@ -104,9 +104,13 @@ class _Given:
 
     def __init__(self, command: Any, words: Sequence[str]) -> None:  # noqa: ANN401  (a verb or a group)
         parameters = command.get_params(typer.Context(command))
-        self._arguments = [one for one in parameters if one.param_type_name == "argument"]
-        self._options = [one for one in parameters if isinstance(one, TyperOption) and not one.hidden]
-        by_name = {name: one for one in self._options for name in (*one.opts, *one.secondary_opts)}
+        self._arguments = [parameter for parameter in parameters if parameter.param_type_name == "argument"]
+        self._options = [
+            parameter for parameter in parameters if isinstance(parameter, TyperOption) and not parameter.hidden
+        ]
+        by_name = {
+            name: parameter for parameter in self._options for name in (*parameter.opts, *parameter.secondary_opts)
+        }
         self.values: dict[str, str] = {}
         self.waiting: Any = None
         """The option whose value comes next."""

@@ -213,33 +213,34 @@ def _look(device: str | None, control: bool) -> tuple[dict[str, JsonValue], tupl
     )
 
 
-def _document(found: _Diagnosis) -> dict[str, Any]:
+def _document(diagnosis: _Diagnosis) -> dict[str, Any]:
     from assay.hardware.fitness.remedies import WHY
 
     checks = [
-        {**asdict(check), "why": WHY[check.name], "fix": found.fixes.get(check.name, ())} for check in found.checks
+        {**asdict(check), "why": WHY[check.name], "fix": diagnosis.fixes.get(check.name, ())}
+        for check in diagnosis.checks
     ]
-    return {name: value for name, value in asdict(found).items() if name != "fixes"} | {"checks": checks}
+    return {name: value for name, value in asdict(diagnosis).items() if name != "fixes"} | {"checks": checks}
 
 
-def _text(found: _Diagnosis) -> str:
+def _text(diagnosis: _Diagnosis) -> str:
     from assay.hardware.fitness.remedies import WHY
     from assay.report.wording import one_line
 
-    width = max(map(len, [*(check.name for check in found.checks), *(one.name for one in found.probes)]))
-    lines = [_where(found.state), ""]
-    for condition in found.checks:
+    width = max(map(len, [*(check.name for check in diagnosis.checks), *(probe.name for probe in diagnosis.probes)]))
+    lines = [_where(diagnosis.state), ""]
+    for condition in diagnosis.checks:
         lines.append(_row(condition.passed, condition.name, one_line(condition.detail), width))
         lines += [
             f"    why  {WHY[condition.name]}",
-            *(f"    fix  {fix}" for fix in found.fixes.get(condition.name, ())),
+            *(f"    fix  {fix}" for fix in diagnosis.fixes.get(condition.name, ())),
         ]
     lines += ["", "what can be watched while a job runs"]
-    for probe in found.probes:
+    for probe in diagnosis.probes:
         # What a machine does not have is no fault of it; what a command would bring is.
         lines.append(_row(probe.works or (False if probe.fix else None), probe.name, one_line(probe.detail), width))
         lines += [f"    fix  {fix}" for fix in probe.fix]
-    return "\n".join([*lines, "", _sentence(found)])
+    return "\n".join([*lines, "", _sentence(diagnosis)])
 
 
 def _where(state: dict[str, JsonValue]) -> str:
@@ -254,12 +255,12 @@ def _row(passed: bool | None, name: str, detail: str, width: int) -> str:
     return f"{_painted(_MARKS[passed], _COLOURS[passed])} {name:<{width}}  {detail}"
 
 
-def _sentence(found: _Diagnosis) -> str:
+def _sentence(diagnosis: _Diagnosis) -> str:
     """The last line: whether the machine is fit, and which conditions are not met."""
-    answered = sum(check.passed is not None for check in found.checks)
-    colour = {"fit": "green", "fit with doubts": "yellow"}.get(found.fit, "red")
-    met = f"{answered} of {len(found.checks)} conditions are known, and all of them are met"
-    return f"{_painted(found.fit, colour)}: {', '.join(found.fixes) or met}"
+    answered = sum(check.passed is not None for check in diagnosis.checks)
+    colour = {"fit": "green", "fit with doubts": "yellow"}.get(diagnosis.fit, "red")
+    met = f"{answered} of {len(diagnosis.checks)} conditions are known, and all of them are met"
+    return f"{_painted(diagnosis.fit, colour)}: {', '.join(diagnosis.fixes) or met}"
 
 
 def _painted(text: str, colour: str) -> str:

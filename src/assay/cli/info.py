@@ -64,41 +64,41 @@ _LABEL = 13
 _ANSWERS = {"True": "works", "False": "failed", "None": "not proven"}
 
 
-def render(found: Facts, width: int) -> str:
+def render(facts: Facts, width: int) -> str:
     """The facts as aligned text, none wider than `width`; what is missing says why."""
     lines: list[str] = []
-    for label, text in _rows(found):
+    for label, text in _rows(facts):
         lines += _wrapped(label, text, width)
-    lines += _frameworks(_map(found, "frameworks"), width)
-    lines += _models(_list(found, "models"), width)
-    lines += _probes(_map(found, "probes"), width)
+    lines += _frameworks(_map(facts, "frameworks"), width)
+    lines += _models(_list(facts, "models"), width)
+    lines += _probes(_map(facts, "probes"), width)
     return "\n".join(lines)
 
 
-def _rows(found: Facts) -> Iterable[tuple[str, str]]:
-    machine, absent = _map(found, "machine"), _map(found, "absent")
-    system, board, cpu = _map(found, "os"), _map(found, "board"), _map(found, "cpu")
+def _rows(facts: Facts) -> Iterable[tuple[str, str]]:
+    machine, absent = _map(facts, "machine"), _map(facts, "absent")
+    system, board, cpu = _map(facts, "os"), _map(facts, "board"), _map(facts, "cpu")
     yield "machine", f"{_text(machine, 'name')}, id {_text(machine, 'id')}"
     named = _text(system, "version") or _text(system, "name")
     yield "system", _joined(named, _prefixed("kernel", _text(system, "kernel")), _text(system, "architecture"))
     yield "board", _joined(*_board(board)) or _missing(absent, "board")
-    yield "virtual", _virtual(_map(found, "virtualisation")) or _missing(absent, "virtualisation")
-    container = _map(found, "container")
+    yield "virtual", _virtual(_map(facts, "virtualisation")) or _missing(absent, "virtualisation")
+    container = _map(facts, "container")
     yield "container", _joined(*(f"{kind} ({mark})" for kind, mark in container.items())) or "none that left its mark"
-    yield "limits", _limits(_map(found, "limits"), absent)
+    yield "limits", _limits(_map(facts, "limits"), absent)
     yield "processor", _joined(_text(cpu, "model"), _parts(cpu)) or _missing(absent, "cpu.model")
     yield "", _cores(cpu) or _missing(absent, "cpu.threads")
     yield "caches", _joined(*map(_cache, _list(cpu, "caches"))) or _missing(absent, "cpu.caches")
     yield "memory nodes", _joined(*map(_node, _list(cpu, "numa"))) or _missing(absent, "cpu.numa")
     yield "instructions", " ".join(map(str, _list(cpu, "isa"))) or _missing(absent, "cpu.isa")
-    yield "clocks", _clocks(cpu, _map(_map(found, "now"), "cpu"), absent)
-    yield "memory", _memory(_map(found, "memory"), _map(_map(found, "now"), "memory"), absent)
-    yield from _labelled("disks", map(_disk, _list(found, "disks")), _missing(absent, "disks"))
+    yield "clocks", _clocks(cpu, _map(_map(facts, "now"), "cpu"), absent)
+    yield "memory", _memory(_map(facts, "memory"), _map(_map(facts, "now"), "memory"), absent)
+    yield from _labelled("disks", map(_disk, _list(facts, "disks")), _missing(absent, "disks"))
     yield from _labelled(
-        "folders", (_folder(name, folder) for name, folder in _map(found, "file_systems").items()), "none"
+        "folders", (_folder(name, folder) for name, folder in _map(facts, "file_systems").items()), "none"
     )
-    yield from _labelled("gpus", map(_gpu, _list(_map(found, "gpu"), "gpus")), _text(_map(found, "gpu"), "why"))
-    if others := _list(found, "accelerators"):
+    yield from _labelled("gpus", map(_gpu, _list(_map(facts, "gpu"), "gpus")), _text(_map(facts, "gpu"), "why"))
+    if others := _list(facts, "accelerators"):
         yield from _labelled(
             "accelerators", (_joined(*map(str, _as_map(accelerator).values())) for accelerator in others), ""
         )
@@ -267,12 +267,12 @@ def _state(gpu: Facts) -> Iterable[str]:
         yield f"held down by {', '.join(map(str, reasons))}"
 
 
-def _frameworks(found: Facts, width: int) -> list[str]:
+def _frameworks(frameworks: Facts, width: int) -> list[str]:
     """A line for each device of each framework; those that failed say why in full below."""
     from assay.report.sheet import text_table
 
     rows, failed, moments = [], [], set()
-    for name, value in found.items():
+    for name, value in frameworks.items():
         entry = _as_map(value)
         moments.add(_text(entry, "tried_at")[:10])
         devices = _map(entry, "devices") or {"": value}
@@ -292,14 +292,14 @@ def _frameworks(found: Facts, width: int) -> list[str]:
     return ["", *text_table(head, rows, width, right=(4,), flexible=(5,)), *failed, *note]
 
 
-def _models(found: list[JsonValue], width: int) -> list[str]:
+def _models(models: list[JsonValue], width: int) -> list[str]:
     from assay.report.sheet import text_table
 
-    if not found:
+    if not models:
         return []
     head = ("model", "format", "size", "architecture", "parameters", "dtype", "quantisation")
     rows, notes = [], []
-    for value in found:
+    for value in models:
         model = _as_map(value)
         size = show_bytes(_number(model, "size_bytes")) if "size_bytes" in model else "?"
         parameters = f"{_number(model, 'parameters'):,.0f}" if "parameters" in model else "?"
@@ -321,11 +321,11 @@ def _models(found: list[JsonValue], width: int) -> list[str]:
     return ["", *text_table(head, rows, width, right=(2, 4), flexible=(0, 3, 6)), *notes]
 
 
-def _probes(found: Facts, width: int) -> list[str]:
+def _probes(probes: Facts, width: int) -> list[str]:
     from assay.report.sheet import text_table
 
     rows = []
-    for name, value in found.items():
+    for name, value in probes.items():
         probe = _as_map(value)
         rows.append(
             (name, "works" if probe.get("works") else "absent", _line(_text(probe, "by") or _text(probe, "why")))

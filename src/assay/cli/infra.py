@@ -152,9 +152,9 @@ def _tell(text: str) -> None:
     sys.stderr.write(f"{text}\n")
 
 
-def _say(found: Status) -> None:
-    if found.word == "absent":
-        say(f"nothing is up: there is no {found.provider} system called {found.name}")
+def _say(status: Status) -> None:
+    if status.word == "absent":
+        say(f"nothing is up: there is no {status.provider} system called {status.name}")
         return
     rows = [
         (
@@ -165,13 +165,13 @@ def _say(found: Status) -> None:
             "" if part.restarts is None else str(part.restarts),
             part.detail,
         )
-        for part in found.parts
+        for part in status.parts
     ]
     say_table(("part", "state", "address", "pid", "restarts", "detail"), rows, "no parts", flexible="detail")
-    for what, text in found.then.items():
+    for what, text in status.then.items():
         say(f"{what:<17} {text}")
-    if found.folder:
-        say(f"{'files and logs':<17} {found.folder}")
+    if status.folder:
+        say(f"{'files and logs':<17} {status.folder}")
 
 
 monitoring_app = Verbs(help="Show what Prometheus saw of a campaign; write files for Grafana.")

@@ -60,16 +60,16 @@ def _settings(server: Server) -> list[ScriptSetting]:
     return [*settings_of(ListenOptions, server), *settings_of(SimScript, server)]
 
 
-def _parameter(one: ScriptSetting) -> inspect.Parameter:
-    shown = f"{one.meaning} [{one.default}]" if one.default else one.meaning
-    group = next((title for title, names in _GROUPS.items() if one.name in names), None)
-    option = bare_option(one.flag, shown, group)
-    kind: Any = bool if one.switch is not None else list[str] if one.many else str
-    if one.switch is not None:
+def _parameter(setting: ScriptSetting) -> inspect.Parameter:
+    shown = f"{setting.meaning} [{setting.default}]" if setting.default else setting.meaning
+    group = next((title for title, names in _GROUPS.items() if setting.name in names), None)
+    option = bare_option(setting.flag, shown, group)
+    kind: Any = bool if setting.switch is not None else list[str] if setting.many else str
+    if setting.switch is not None:
         # A flag that is not given leaves the setting as the script file has it.
-        option.callback = _only_if_given(one.switch)
+        option.callback = _only_if_given(setting.switch)
     return inspect.Parameter(
-        one.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
+        setting.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
     )
 
 

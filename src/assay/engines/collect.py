@@ -181,15 +181,15 @@ def _lost(outcomes: list[RunOutcome], ended: Termination, now: datetime) -> Sing
 
 def _result(
     job: Job,
-    found: MultiRunJobResult | None,
+    result: MultiRunJobResult | None,
     outcomes: list[RunOutcome],
     kept: Mapping[int, SingleRunResult],
     ended: Termination,
 ) -> MultiRunJobResult:
     own = {**ended.environment}
-    if found is not None:
-        runs = tuple(kept[run.run_id] for run in found.runs)
-        return replace(found, runs=runs, environment={**found.environment, **own})
+    if result is not None:
+        runs = tuple(kept[run.run_id] for run in result.runs)
+        return replace(result, runs=runs, environment={**result.environment, **own})
     from assay.analyse.judge import judge  # it brings numpy, which following a campaign does not need
 
     whole = [replace(outcome, result=kept[outcome.result.run_id]) for outcome in outcomes]

@@ -140,9 +140,9 @@ def _await(folder: Path, within_s: float, tell: Tell) -> None:
 
 
 def _refuse_hopeless(folder: Path, notes: Sequence[PartNote], waited_s: float, within_s: float) -> None:
-    for one in notes:
-        if one.state == "failed":
-            raise _not_up(folder, one.name, one.detail)
+    for note in notes:
+        if note.state == "failed":
+            raise _not_up(folder, note.name, note.detail)
     if (notes or waited_s > _BEGINS_WITHIN_S) and not supervisor_runs(folder):
         raise _not_up(folder, "supervisor", "has ended")
     if waited_s > within_s:

@@ -67,12 +67,15 @@ def answers_table(head: Sequence[str], rows: Sequence[tuple[str, ...]], width: i
     return [f"{line:<{padded}}  {end}" for line, end in zip(lines, [head[-1], *(row[-1] for row in rows)], strict=True)]
 
 
-def comparison_cells(label: str, one: Comparison) -> tuple[str, ...]:
+def comparison_cells(label: str, comparison: Comparison) -> tuple[str, ...]:
     """One line of a table: job, metric, both sides, change, verdict."""
-    metric = one_line(name_with_unit(one.metric, one.unit))
-    places = decimals_together((one.a, one.a_interval), (one.b, one.b_interval))
-    sides = (show_side(one.a, one.a_interval, places), show_side(one.b, one.b_interval, places))
-    return (one_line(label), metric, *sides, show_change(one), verdict_with_reason(one))
+    metric = one_line(name_with_unit(comparison.metric, comparison.unit))
+    places = decimals_together((comparison.a, comparison.a_interval), (comparison.b, comparison.b_interval))
+    sides = (
+        show_side(comparison.a, comparison.a_interval, places),
+        show_side(comparison.b, comparison.b_interval, places),
+    )
+    return (one_line(label), metric, *sides, show_change(comparison), verdict_with_reason(comparison))
 
 
 def decimals_together(*sides: tuple[float, Interval | None]) -> int:
@@ -86,11 +89,11 @@ def show_side(value: float, interval: Interval | None, places: int) -> str:
     return f"{show(value, places)} ±{show(interval.half_width, places) if interval else '?'}"
 
 
-def show_change(one: Comparison) -> str:
+def show_change(comparison: Comparison) -> str:
     """Write the relative change with its interval: `+4.2 % [+2.1, +6.4]`."""
-    if not one.a:
+    if not comparison.a:
         return NOTHING
-    return show_relative((one.b - one.a) / abs(one.a), one.change)
+    return show_relative((comparison.b - comparison.a) / abs(comparison.a), comparison.change)
 
 
 def show_relative(change: float, interval: Interval | None) -> str:
@@ -99,11 +102,11 @@ def show_relative(change: float, interval: Interval | None) -> str:
     return f"{centre} [{interval.low * 100:+.1f}, {interval.high * 100:+.1f}]" if interval else f"{centre} [unknown]"
 
 
-def verdict_with_reason(one: Comparison) -> str:
+def verdict_with_reason(comparison: Comparison) -> str:
     """The answer in words; `cannot tell` always says why."""
-    if one.answer != "cannot tell" and not one.because:
-        return one.answer
-    return one_line(f"{one.answer}: {'; '.join(one.because) or 'no reason was recorded'}")
+    if comparison.answer != "cannot tell" and not comparison.because:
+        return comparison.answer
+    return one_line(f"{comparison.answer}: {'; '.join(comparison.because) or 'no reason was recorded'}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,7 @@ class ComparedJob:
     """One job of a comparison under its name."""
 
     label: str
-    found: JobComparison
+    result: JobComparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,20 +131,20 @@ class ComparisonResult:
     @property
     def refused(self) -> tuple[str, ...]:
         """Why jobs are not comparable, one sentence each, with the jobs it is true of."""
-        return sentences((job.label, job.found.pool.refused) for job in self.jobs)
+        return sentences((job.label, job.result.pool.refused) for job in self.jobs)
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What else differs, and which results were left out."""
-        return sentences((job.label, (*job.found.pool.left_out, *job.found.pool.warnings)) for job in self.jobs)
+        return sentences((job.label, (*job.result.pool.left_out, *job.result.pool.warnings)) for job in self.jobs)
 
     @property
     def is_worse(self) -> bool:
-        return any(line.answer == "worse" for job in self.jobs for line in job.found.lines)
+        return any(line.answer == "worse" for job in self.jobs for line in job.result.lines)
 
     @property
     def is_refused(self) -> bool:
-        return all(job.found.pool.refused for job in self.jobs)
+        return all(job.result.pool.refused for job in self.jobs)
 
 
 def compared(
@@ -160,10 +163,10 @@ def compared(
     )
 
 
-def _headlines(found: JobComparison) -> tuple[Comparison, ...]:
+def _headlines(result: JobComparison) -> tuple[Comparison, ...]:
     """What the metrics say that answer the question of a job, and its throughput."""
-    by_name = {line.metric: line for line in found.lines}
-    return tuple(by_name[name] for name in asked_of(found.pool.b[0]) if name in by_name)
+    by_name = {line.metric: line for line in result.lines}
+    return tuple(by_name[name] for name in asked_of(result.pool.b[0]) if name in by_name)
 
 
 def asked_of(job: MultiRunJobResult) -> tuple[str, ...]:
@@ -191,18 +194,18 @@ def _named(sentence: str, labels: Sequence[str], jobs: int) -> str:
     return one_line(sentence if len(labels) == jobs else f"{', '.join(labels)}: {sentence}")
 
 
-def compared_text(found: ComparisonResult, width: int) -> str:
+def compared_text(result: ComparisonResult, width: int) -> str:
     """The answer in sentences, the table, then each reason for doubt once; wrapped between words."""
-    several = len(found.jobs) > 1
+    several = len(result.jobs) > 1
     head = ("job", "metric", "a", "b", "change", "verdict")
-    rows = [(job.label if several else "", *cells[1:]) for job, cells in _table(found)]
+    rows = [(job.label if several else "", *cells[1:]) for job, cells in _table(result)]
     blocks = (
-        [part for sentence in comparison_sentences(found) for part in wrap(sentence, width, "  ")],
+        [part for sentence in comparison_sentences(result) for part in wrap(sentence, width, "  ")],
         answers_table(head, rows, width),
-        [part for reason in undecided(found) for part in _reason(reason, width)],
+        [part for reason in undecided(result) for part in _reason(reason, width)],
         [
             part
-            for note in (*(f"note: {text}" for text in found.warnings), *_notes(found))
+            for note in (*(f"note: {text}" for text in result.warnings), *_notes(result))
             for part in wrap(note, width, "  ")
         ],
     )
@@ -215,21 +218,21 @@ def _reason(reason: UndecidedReason, width: int) -> list[str]:
     return wrap(f"{reason.sentence}{remedy}", width, " " * len(head), head)
 
 
-def _table(found: ComparisonResult) -> list[tuple[ComparedJob, tuple[str, ...]]]:
+def _table(result: ComparisonResult) -> list[tuple[ComparedJob, tuple[str, ...]]]:
     """The cells of each row; why a row has no verdict stands once below the table."""
     return [
         (job, (*comparison_cells(job.label, line)[:-1], answer_word(line, job)))
-        for job in found.jobs
-        for line in job.found.lines
+        for job in result.jobs
+        for line in job.result.lines
     ]
 
 
-def _notes(found: ComparisonResult) -> list[str]:
+def _notes(result: ComparisonResult) -> list[str]:
     lone = [
-        f"only in {side}: {', '.join(names)}" for side, names in (("a", found.only_a), ("b", found.only_b)) if names
+        f"only in {side}: {', '.join(names)}" for side, names in (("a", result.only_a), ("b", result.only_b)) if names
     ]
-    sides = [f"{name} {line}" for name, side in (("a", found.a), ("b", found.b)) for line in _results(side)]
-    pooled = max(len(side.records) for side in (found.a, found.b)) > 1
+    sides = [f"{name} {line}" for name, side in (("a", result.a), ("b", result.b)) for line in _results(side)]
+    pooled = max(len(side.records) for side in (result.a, result.b)) > 1
     return [*lone, *sides, f"change is b against a, from the spread between {'results' if pooled else 'runs'}"]
 
 
@@ -240,23 +243,23 @@ def _results(side: Side) -> list[str]:
     ]
 
 
-def compared_json(found: ComparisonResult) -> str:
+def compared_json(result: ComparisonResult) -> str:
     document = {
         "schema": _SCHEMA,
-        "a": found.a.names[0] if len(found.a.names) == 1 else ", ".join(found.a.references),
-        "b": found.b.names[0] if len(found.b.names) == 1 else ", ".join(found.b.references),
-        "results": {"a": list(found.a.names), "b": list(found.b.names)},
-        "answer": list(comparison_sentences(found)),
-        "not_comparable": list(found.refused),
-        "warnings": list(found.warnings),
-        "unmatched": {"a": list(found.only_a), "b": list(found.only_b)},
-        "jobs": [_job_document(job) for job in found.jobs],
+        "a": result.a.names[0] if len(result.a.names) == 1 else ", ".join(result.a.references),
+        "b": result.b.names[0] if len(result.b.names) == 1 else ", ".join(result.b.references),
+        "results": {"a": list(result.a.names), "b": list(result.b.names)},
+        "answer": list(comparison_sentences(result)),
+        "not_comparable": list(result.refused),
+        "warnings": list(result.warnings),
+        "unmatched": {"a": list(result.only_a), "b": list(result.only_b)},
+        "jobs": [_job_document(job) for job in result.jobs],
     }
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 
 def _job_document(job: ComparedJob) -> dict[str, Any]:
-    chosen = job.found.pool
+    chosen = job.result.pool
     return {
         "job": job.label,
         "a": [member.job for member in chosen.a],
@@ -264,32 +267,32 @@ def _job_document(job: ComparedJob) -> dict[str, Any]:
         "comparable": not chosen.refused,
         "not_comparable": list(chosen.refused),
         "warnings": [*chosen.left_out, *chosen.warnings],
-        "metrics": [to_plain(line) for line in job.found.lines],
+        "metrics": [to_plain(line) for line in job.result.lines],
     }
 
 
-def compared_markdown(found: ComparisonResult) -> str:
-    blocks: list[list[str]] = [[f"- {escape(sentence)}" for sentence in comparison_sentences(found)]]
-    several = len(found.jobs) > 1
+def compared_markdown(result: ComparisonResult) -> str:
+    blocks: list[list[str]] = [[f"- {escape(sentence)}" for sentence in comparison_sentences(result)]]
+    several = len(result.jobs) > 1
     head = [*(["job"] if several else []), "metric", "a", "b", "change", "verdict"]
     rule = [*(["---"] if several else []), "---", "---:", "---:", "---:", "---"]
-    rows = [cells[0 if several else 1 :] for _, cells in _table(found)]
+    rows = [cells[0 if several else 1 :] for _, cells in _table(result)]
     blocks.append([f"| {' | '.join(cells)} |" for cells in (head, rule, *([escape(c) for c in row] for row in rows))])
     reasons = [
-        f"- **{reason.word}** ({count(reason.rows, 'row')}): {escape(reason.sentence)}" for reason in undecided(found)
+        f"- **{reason.word}** ({count(reason.rows, 'row')}): {escape(reason.sentence)}" for reason in undecided(result)
     ]
     blocks += [reasons] if reasons else []
-    blocks.append([f"- {escape(note)}" for note in (*found.warnings, *_notes(found))])
+    blocks.append([f"- {escape(note)}" for note in (*result.warnings, *_notes(result))])
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
-def compared_csv(found: ComparisonResult) -> str:
+def compared_csv(result: ComparisonResult) -> str:
     """Write a comparison as CSV, one row per job and metric; what is not known is an empty cell."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_COLUMNS)
-    for job in found.jobs:
-        for line in job.found.lines:
+    for job in result.jobs:
+        for line in job.result.lines:
             change = (line.b - line.a) / abs(line.a) if line.a else None
             row = (
                 job.label,

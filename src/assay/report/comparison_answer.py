@@ -34,14 +34,14 @@ class UndecidedReason:
 
 def answer_word(line: Comparison, job: ComparedJob) -> str:
     """The answer of one row: better, worse, cannot tell, or not like for like."""
-    return NOT_ALIKE if job.found.pool.refused else line.answer
+    return NOT_ALIKE if job.result.pool.refused else line.answer
 
 
-def comparison_sentences(found: ComparisonResult) -> tuple[str, ...]:
+def comparison_sentences(result: ComparisonResult) -> tuple[str, ...]:
     """Which side is better and by how much, by the metric that answers the question of the jobs; then the others."""
     by_metric: dict[str, list[tuple[Comparison, ComparedJob]]] = {}
-    for job in found.jobs:
-        for line in job.found.lines:
+    for job in result.jobs:
+        for line in job.result.lines:
             by_metric.setdefault(line.metric, []).append((line, job))
     return tuple(_sentence(metric, rows) for metric, rows in by_metric.items())
 
@@ -71,19 +71,22 @@ def _by(word: str, lines: Sequence[Comparison]) -> str:
     return f" by {low}{ends}" if low == high else f" by {low} to {high}"
 
 
-def undecided(found: ComparisonResult) -> tuple[UndecidedReason, ...]:
+def undecided(result: ComparisonResult) -> tuple[UndecidedReason, ...]:
     """The reasons why rows have no verdict, those of most rows first; sentences that differ in numbers are one."""
     entries = sorted(
-        ((_NUMBER.sub("#", sentence), word, sentence) for word, sentence in _reasons(found)), key=lambda one: one[:2]
+        ((_NUMBER.sub("#", sentence), word, sentence) for word, sentence in _reasons(result)),
+        key=lambda entry: entry[:2],
     )
-    groups = [(key, [sentence for *_, sentence in members]) for key, members in groupby(entries, lambda one: one[:2])]
+    groups = [
+        (key, [sentence for *_, sentence in members]) for key, members in groupby(entries, lambda entry: entry[:2])
+    ]
     reasons = [UndecidedReason(word, len(sentences), sentences[0]) for (_, word), sentences in groups]
     return tuple(sorted(reasons, key=lambda reason: -reason.rows))
 
 
-def _reasons(found: ComparisonResult) -> Iterator[tuple[str, str]]:
-    for job in found.jobs:
-        for line in job.found.lines:
+def _reasons(result: ComparisonResult) -> Iterator[tuple[str, str]]:
+    for job in result.jobs:
+        for line in job.result.lines:
             word = answer_word(line, job)
             if word in ("cannot tell", NOT_ALIKE):
                 yield from ((word, one_line(sentence)) for sentence in line.because)

@@ -83,14 +83,14 @@ def device_tests(job: MultiRunJobResult) -> list[DeviceTest]:
     return [_test(name, pairs) for name, pairs in by_test.items()]
 
 
-def _test(name: str, found: list[tuple[SingleRunResult, Mapping[str, JsonValue]]]) -> DeviceTest:
-    facts = [fact for _, fact in found]
+def _test(name: str, records: list[tuple[SingleRunResult, Mapping[str, JsonValue]]]) -> DeviceTest:
+    facts = [fact for _, fact in records]
     metric = next((str(fact["metric"]) for fact in facts if fact.get("metric")), name)
     by: By = next((key for key in _BY for fact in facts for point in _points(fact) if key in point), _BY[0])
     spoken = [section(fact, "reported") or (section(fact, "best") if not fact.get("absent") else {}) for fact in facts]
     reported = [size for figures in spoken if (size := _number(figures.get(by)))]
     plateau = sorted({size for fact in facts for size in _numbers(section(fact, "plateau").get(by))})
-    versus = [share for run, _ in found if (share := _versus(run, name, metric))]
+    versus = [share for run, _ in records if (share := _versus(run, name, metric))]
     return DeviceTest(
         one_line(name),
         metric,

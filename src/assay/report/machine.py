@@ -178,8 +178,8 @@ def monitored_figures(job: MultiRunJobResult) -> list[ScrapedFigure]:
     """Every quantity over all runs, in the order in which they were found."""
     by_quantity: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for scraped in monitored_of(job).values():
-        for one in _rows(scraped.get("figures")):
-            by_quantity.setdefault((str(one["of"]), str(one["title"]), str(one["unit"])), []).append(one)
+        for row in _rows(scraped.get("figures")):
+            by_quantity.setdefault((str(row["of"]), str(row["title"]), str(row["unit"])), []).append(row)
     return [
         ScrapedFigure(
             of,
@@ -238,7 +238,7 @@ def scrape_sentences(job: MultiRunJobResult) -> list[str]:
     if not total:
         return []
     every = f"{runs[0].get('interval_s', 0):g} s"
-    over = dict.fromkeys(str(one.get("over", "")) for one in runs)
+    over = dict.fromkeys(str(row.get("over", "")) for row in runs)
     parts = [f"{name} {scrapes:,} times{_failed(failed, gaps)}" for name, (scrapes, failed, gaps) in total.items()]
     return [one_line(f"Prometheus scraped every {every}: {'; '.join(parts)}. Figures are over {' and '.join(over)}.")]
 

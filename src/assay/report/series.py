@@ -67,11 +67,11 @@ def change_words(finding: Finding, unit: str) -> str:
     return f"{percent(finding.change, signed=True)} [{low}, {high}]"
 
 
-def finding_sentence(found: KnownFinding) -> str:
+def finding_sentence(known: KnownFinding) -> str:
     """A finding in one line, for the output of a run."""
-    finding = found.finding
-    summary = f"{finding.label}: {series_name(found.series)} {change_words(finding, found.series.unit)}"
-    return one_line(f"{summary} since {moment(found.first_bad.at)}; {found.triage.cause}; `assay explain {found.id}`")
+    finding = known.finding
+    summary = f"{finding.label}: {series_name(known.series)} {change_words(finding, known.series.unit)}"
+    return one_line(f"{summary} since {moment(known.first_bad.at)}; {known.triage.cause}; `assay explain {known.id}`")
 
 
 def render_series_list(items: Sequence[SeriesRecord], width: int) -> str:
@@ -148,31 +148,31 @@ def findings_table(findings: Sequence[KnownFinding], width: int, *, named: bool 
     return lay_out(columns, rows, width)
 
 
-def render_finding(found: KnownFinding, width: int) -> str:
+def render_finding(known: KnownFinding, width: int) -> str:
     """All that is known of a finding: what changed, how sure that is, why, and what differs."""
-    finding, unit = found.finding, found.series.unit
+    finding, unit = known.finding, known.series.unit
     drift = finding.kind == "drift"
     word = "drifted" if drift else "changed"
     rare = "less than 0.01 %" if finding.chance < _HARDLY_EVER else percent(finding.chance)
     lines = [
-        f"{finding.label}: {series_name(found.series)} {word} by {change_words(finding, unit)}",
+        f"{finding.label}: {series_name(known.series)} {word} by {change_words(finding, unit)}",
         *[f"  {reason}" for reason in finding.because],
         "",
-        f"finding    {found.id}, {found.state}, found {moment(found.found_at)}",
-        f"series     {found.series.id}",
-        *([f"machine    {machine_words(found.series)}"] if found.series.machine else []),
+        f"finding    {known.id}, {known.state}, found {moment(known.found_at)}",
+        f"series     {known.series.id}",
+        *([f"machine    {machine_words(known.series)}"] if known.series.machine else []),
         f"before     {quantity(finding.before, unit)}",
         f"after      {quantity(finding.after, unit)}",
         f"sure       {_sure(finding)}; chance alone shows as much in {rare} of series",
-        f"last good  {_point(found.last_good, unit)}",
-        f"first bad  {_point(found.first_bad, unit)}",
+        f"last good  {_point(known.last_good, unit)}",
+        f"first bad  {_point(known.first_bad, unit)}",
         f"place      {_place(finding)}",
         "",
-        f"cause      {found.triage.cause}",
-        *[f"  {reason}" for reason in found.triage.because],
+        f"cause      {known.triage.cause}",
+        *[f"  {reason}" for reason in known.triage.because],
         "",
     ]
-    return "\n".join([*lines, *_differences(found, width)])
+    return "\n".join([*lines, *_differences(known, width)])
 
 
 def render_check(reports: Sequence[SeriesReport], units: dict[str, str], width: int) -> str:
@@ -199,8 +199,8 @@ def render_check(reports: Sequence[SeriesReport], units: dict[str, str], width: 
     return "\n".join([*table, summary])
 
 
-def _differences(found: KnownFinding, width: int) -> list[str]:
-    if not found.triage.differs:
+def _differences(known: KnownFinding, width: int) -> list[str]:
+    if not known.triage.differs:
         return ["nothing that is recorded differs between the points before and after"]
     head = ("differs", "before", "after", "changed elsewhere")
     rows = [
@@ -210,7 +210,7 @@ def _differences(found: KnownFinding, width: int) -> list[str]:
             one_line(shown(difference.after)),
             str(difference.elsewhere),
         )
-        for difference in found.triage.differs
+        for difference in known.triage.differs
     ]
     return text_table(head, rows, width, right=(3,), flexible=(1, 2))
 

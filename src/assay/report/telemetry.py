@@ -81,11 +81,11 @@ def named(series: str) -> str:
 
 def whose(source: str) -> str:
     """What was looked at, in words: `gpu:0` is `GPU 0`."""
-    kind, _, which = source.partition(":")
+    kind, _, name = source.partition(":")
     if kind == "gpu":
-        return f"GPU {which}".rstrip()
+        return f"GPU {name}".rstrip()
     if kind == "rapl":
-        return which or "RAPL"
+        return name or "RAPL"
     return _WHOSE.get(source, source)
 
 
@@ -155,9 +155,9 @@ def unseen_sentences(job: MultiRunJobResult) -> list[str]:
 
 def _part(what: str) -> str:
     """What could not be seen, in words: `energy:gpu:0` is `energy of GPU 0`, `machine.cpu_mhz` `the machine: clock`."""
-    kind, _, which = what.partition(":")
-    if kind == "energy" and which:
-        return f"energy of {whose(which)}"
+    kind, _, name = what.partition(":")
+    if kind == "energy" and name:
+        return f"energy of {whose(name)}"
     return named(what) if "." in what else whose(what)
 
 
@@ -196,10 +196,10 @@ def _by_run(job: MultiRunJobResult, sentences: Iterable[tuple[int, str]]) -> lis
     return [f"{sentence} ({_runs(count, every)})" for sentence, count in runs.items()]
 
 
-def _runs(found: list[int], every: int) -> str:
-    if len(found) == every > 1:
+def _runs(runs: list[int], every: int) -> str:
+    if len(runs) == every > 1:
         return f"in all {every} runs"
-    return f"in {run_names(found)}"
+    return f"in {run_names(runs)}"
 
 
 # What is made of energy, and so has its grade.

@@ -31,7 +31,7 @@ _COUNTED = (
 
 
 @dataclass(slots=True)
-class _Found:
+class _Figures:
     metrics: dict[str, float] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
     facts: dict[str, JsonValue] = field(default_factory=dict)
@@ -54,7 +54,7 @@ def derived(
     Returns:
         Metrics, the reasons of those that could not be made, and facts: `energy` and `price`.
     """
-    derived = _Found()
+    derived = _Figures()
     if seen is not None:
         _utilisation(derived, seen, definition)
         _energy(derived, seen, definition)
@@ -91,41 +91,41 @@ def _asks_for_gpu(definition: Definition) -> bool:
     return device.partition(":")[0] in _NVIDIA
 
 
-def _utilisation(found: _Found, seen: MachineTelemetry, definition: Definition) -> None:
+def _utilisation(figures: _Figures, seen: MachineTelemetry, definition: Definition) -> None:
     shares = [
         seen.statistics[series]["mean"]
         for board in gpus_used(seen, definition)
         if (series := f"{board}.gpu_util_pct") in seen.statistics
     ]
     if shares:
-        found.metrics["gpu_util_pct"] = sum(shares) / len(shares)
+        figures.metrics["gpu_util_pct"] = sum(shares) / len(shares)
     elif _asks_for_gpu(definition):
-        found.absent["gpu_util_pct"] = next(
+        figures.absent["gpu_util_pct"] = next(
             (why for what, why in seen.absent.items() if what.partition(":")[0] == "gpu"), "no GPU reported it"
         )
 
 
-def _energy(found: _Found, seen: MachineTelemetry, definition: Definition) -> None:
+def _energy(figures: _Figures, seen: MachineTelemetry, definition: Definition) -> None:
     """Energy and mean power of the devices that the job used, if all of them were read in one way."""
     parts, reason = _parts(seen, definition)
     if reason:
-        found.absent["energy_j"] = reason
+        figures.absent["energy_j"] = reason
         return
     if len({part.grade for part in parts}) > 1:
         grades = ", ".join(f"{part.source}: {part.grade}" for part in parts)
-        found.absent["energy_j"] = f"figures of different grades do not add up ({grades})"
+        figures.absent["energy_j"] = f"figures of different grades do not add up ({grades})"
         return
     watts = sum(reading.watts for reading in parts)
-    found.metrics["power_w"] = watts
+    figures.metrics["power_w"] = watts
     window_s = _length_s(seen)
     covered_s = min(reading.seconds for reading in parts)
     joules = sum(reading.joules for reading in parts)
     if covered_s < _WHOLE * window_s:
-        found.absent["energy_j"] = f"the readings cover {covered_s:.3g} s of the {window_s:.3g} s that were measured"
+        figures.absent["energy_j"] = f"the readings cover {covered_s:.3g} s of the {window_s:.3g} s that were measured"
     else:
-        found.metrics["energy_j"] = joules
+        figures.metrics["energy_j"] = joules
     idle = [reading.idle_w for reading in parts if reading.idle_w is not None]
-    found.facts["energy"] = {
+    figures.facts["energy"] = {
         "grade": parts[0].grade,
         "joules": joules,
         "seconds": covered_s,
@@ -163,21 +163,25 @@ def _length_s(seen: MachineTelemetry) -> float:
 
 
 def _per_joule(
-    found: _Found, metrics: Mapping[str, float], joules: float, seen: MachineTelemetry, counted: Mapping[str, JsonValue]
+    figures: _Figures,
+    metrics: Mapping[str, float],
+    joules: float,
+    seen: MachineTelemetry,
+    counted: Mapping[str, JsonValue],
 ) -> None:
     """Energy of the window over what was done in it; a rate alone, as a program tells it, is taken for all of it."""
     for rate, number, per_one, per_joule, _ in _COUNTED:
         per_s, count = metrics.get(rate, 0.0), counted.get(number)
         many = float(count) if isinstance(count, int | float) else per_s * _length_s(seen)
         if many > 0 and joules > 0:
-            found.metrics |= {per_one: joules / many, per_joule: many / joules}
+            figures.metrics |= {per_one: joules / many, per_joule: many / joules}
         elif rate == "throughput_per_s" or rate in metrics:
             reason = f"{rate} is {per_s:g}" if rate in metrics else f"the target reports no {rate}"
-            found.absent |= {per_one: reason, per_joule: reason}
+            figures.absent |= {per_one: reason, per_joule: reason}
 
 
 def _per_price(
-    found: _Found,
+    figures: _Figures,
     metrics: Mapping[str, float],
     prices: Mapping[str, MachinePrice],
     labels: Mapping[str, str],
@@ -186,10 +190,10 @@ def _per_price(
     matched = _matched(prices, labels, machine)
     if matched is None:
         machine_text = ", ".join([machine, *(f"{name}={value}" for name, value in labels.items())])
-        found.absent["items_per_cost"] = f"no price for this machine ({machine_text}); prices has {', '.join(prices)}"
+        figures.absent["items_per_cost"] = f"no price for this machine ({machine_text}); prices has {', '.join(prices)}"
         return
     price = prices[matched]
-    found.facts["price"] = {
+    figures.facts["price"] = {
         "per_hour": price.per_hour,
         "currency": price.currency,
         "date": price.date,
@@ -198,9 +202,9 @@ def _per_price(
     }
     for rate, *_, per_cost in _COUNTED:
         if metrics.get(rate, 0.0) > 0:
-            found.metrics[per_cost] = metrics[rate] * 3600 / price.per_hour
+            figures.metrics[per_cost] = metrics[rate] * 3600 / price.per_hour
         elif rate == "throughput_per_s":
-            found.absent[per_cost] = f"the target reports no {rate}"
+            figures.absent[per_cost] = f"the target reports no {rate}"
 
 
 def _matched(prices: Collection[str], labels: Mapping[str, str], machine: str) -> str | None:

@@ -69,7 +69,7 @@ def test_it_says_what_the_command_says(server):
     store = server.state.kept.store
     reader = Reader(lambda: nullcontext(StoreSource(store)))
     said = compared(reader.side([a]), reader.side([b]), all_metrics=True)
-    lines = {(job.label, line.metric): line for job in said.jobs for line in job.found.lines}
+    lines = {(job.label, line.metric): line for job in said.jobs for line in job.result.lines}
     told = compare(client, f"campaign:{a}", f"campaign:{b}", metric=["latency_ms", "load_ms"])
     assert len(told["rows"]) == 4
     for row in told["rows"]:

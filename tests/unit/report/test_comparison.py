@@ -149,7 +149,7 @@ def test_pools_say_so(build, side) -> None:
 
 def test_all_metrics_are_compared_only_on_demand(build, side) -> None:
     a, b = side("a", build.done_job()), side("b", build.done_job())
-    few, all_of_them = (compared(a, b, all_metrics=wanted).jobs[0].found.lines for wanted in (False, True))
+    few, all_of_them = (compared(a, b, all_metrics=wanted).jobs[0].result.lines for wanted in (False, True))
     assert [line.metric for line in few] == ["latency_ms", "throughput_per_s"]
     assert {line.metric for line in all_of_them} == set(build.done_job().metrics)
 

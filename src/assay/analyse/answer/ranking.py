@@ -96,8 +96,8 @@ def effects_of(jobs: Sequence[MultiRunJobResult], columns: Sequence[AnswerColumn
     axes = list(_axes(jobs))
     # Each further axis is one more chance to see an effect by luck.
     level = 1 - (1 - LEVEL) / max(len(axes), 1)
-    found = (_effect(jobs, path, columns, level) for path in axes)
-    return tuple(effect for effect in found if effect is not None)
+    effects = (_effect(jobs, path, columns, level) for path in axes)
+    return tuple(effect for effect in effects if effect is not None)
 
 
 def _axes(jobs: Sequence[MultiRunJobResult]) -> Iterator[str]:
@@ -132,7 +132,7 @@ def _effect(
         ]
         for other in others
     }
-    pairs = {other: found for other, found in pairs.items() if found}
+    pairs = {other: members for other, members in pairs.items() if members}
     if not pairs:
         return None
     sign = -1.0 if column.better == "lower" else 1.0
@@ -195,7 +195,7 @@ def _extremes(pairs: Sequence[_Pair], better: Better, level: float) -> tuple[flo
     if len(pairs) < 2:
         return None
     each = 1 - (1 - level) / len(pairs)
-    ends = [found for pair in pairs if (found := pair.interval(each)) is not None]
+    ends = [interval for pair in pairs if (interval := pair.interval(each)) is not None]
     if max(low for low, _ in ends) <= min(high for _, high in ends):
         return None
     gains = sorted(_gain(pair.change.estimate, better) for pair in pairs if pair.change is not None)

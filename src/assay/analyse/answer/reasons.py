@@ -48,7 +48,7 @@ def doubts_of(jobs: Iterable[MultiRunJobResult]) -> list[DoubtGroup]:
     for job in jobs:
         for severity, check in reasons_of(job):
             groups.setdefault((severity, check.name), []).append((job.job, check.detail))
-    found = [
+    reasons = [
         DoubtGroup(name, severity, tuple(job for job, _ in entries), *max(entries, key=lambda entry: _size(entry[1])))
         for (severity, name), entries in groups.items()
     ]
@@ -56,7 +56,7 @@ def doubts_of(jobs: Iterable[MultiRunJobResult]) -> list[DoubtGroup]:
     def place(group: DoubtGroup) -> tuple[int, int, bool]:
         return SEVERITIES.index(group.severity), -len(group.jobs), group.check not in _CAUSES
 
-    return sorted(found, key=place)
+    return sorted(reasons, key=place)
 
 
 def weight(reason: tuple[Severity, Check]) -> tuple[int, bool]:
@@ -78,8 +78,8 @@ def failures_of(jobs: Iterable[MultiRunJobResult]) -> tuple[FailureGroup, ...]:
         if job.state in ("failed", "poisoned"):
             error = _error(job)
             groups.setdefault(error.code if error else "unknown", []).append(job)
-    found = [_failure(code, members) for code, members in groups.items()]
-    return tuple(sorted(found, key=lambda group: -len(group.jobs)))
+    failures = [_failure(code, members) for code, members in groups.items()]
+    return tuple(sorted(failures, key=lambda group: -len(group.jobs)))
 
 
 def _failure(code: str, jobs: Sequence[MultiRunJobResult]) -> FailureGroup:

@@ -254,8 +254,8 @@ class KubernetesEngine:
         group, own = self._group_of[index], self._submitter.noted.jobs.get(index, {})
         return self._observer.job(group, self._submitter.jobs[index], own, events=events, sure=sure)
 
-    def _deliveries(self, index: int, found: Observation) -> dict[int, PodDelivery]:
-        return self._logbook.deliveries(index, pods_by_rank(found.pods, self._observer.documents(index)))
+    def _deliveries(self, index: int, observation: Observation) -> dict[int, PodDelivery]:
+        return self._logbook.deliveries(index, pods_by_rank(observation.pods, self._observer.documents(index)))
 
     def _status(self, index: int) -> JobStatus:
         """How a job that was submitted stands."""
@@ -279,13 +279,13 @@ class KubernetesEngine:
         first = self._deliveries(index, observation).get(0)
         return RunningJob(handle, nodes, (None if first is None else first.progress))
 
-    def _is_delivered(self, index: int, found: Observation) -> bool:
+    def _is_delivered(self, index: int, observation: Observation) -> bool:
         """Whether the first pod has handed out everything, and the others need not be waited for."""
-        first = self._deliveries(index, found).get(0)
+        first = self._deliveries(index, observation).get(0)
         if first is None or not first.is_told:
             return False
         since_s = self._done_s.setdefault(index, time.monotonic())
-        others = sum(not pod.is_over for pod in found.pods) > 1
+        others = sum(not pod.is_over for pod in observation.pods) > 1
         return not others or time.monotonic() - since_s > _OTHERS_S
 
     # Fetching
@@ -325,7 +325,7 @@ class KubernetesEngine:
             reason = self._observer.failure_reason(observation, group, self.clock.utc()) or _no_result(observation)
         return self._termination(index, observation, reason)
 
-    def _termination(self, index: int, found: Observation | None, reason: FailureReason | None) -> Termination:
+    def _termination(self, index: int, observation: Observation | None, reason: FailureReason | None) -> Termination:
         group = self._group_of[index]
         if reason is not None and reason.code == DELETED and self.is_cancelled:
             reason = FailureReason(CANCELLED, "the campaign was cancelled before it had ended", "run it again")
@@ -335,11 +335,11 @@ class KubernetesEngine:
         logs = self._logbook.of_job(index, group)
         self._running.discard(index)
         self._fetched.add(index)
-        if found is None:
+        if observation is None:
             return Termination(None, reason, logs, {}, final=True)
-        first = pods_by_rank(found.pods, self._observer.documents(index)).get(0)
-        about = environment_of(found, group, self.document, services)
-        delivery = self._deliveries(index, found).get(0)
+        first = pods_by_rank(observation.pods, self._observer.documents(index)).get(0)
+        about = environment_of(observation, group, self.document, services)
+        delivery = self._deliveries(index, observation).get(0)
         missing = {} if delivery is None else delivery.absent
         return Termination(execution_of(first), reason, logs, about, final=True, missing=missing)
 
@@ -369,12 +369,12 @@ class KubernetesEngine:
                     yield f"doomed {group.name}", f"{reason.message}; {reason.try_}"
 
 
-def _is_troubled(found: Observation) -> bool:
-    return any(box.restarts or box.state == "ended" for pod in found.pods for box in pod.containers)
+def _is_troubled(observation: Observation) -> bool:
+    return any(box.restarts or box.state == "ended" for pod in observation.pods for box in pod.containers)
 
 
-def _no_result(found: Observation) -> FailureReason:
+def _no_result(observation: Observation) -> FailureReason:
     """A job that ended well for all that Kubernetes knows, and whose result did not come."""
-    message = f"the Job {found.name} ended and its result did not come out of its pod"
+    message = f"the Job {observation.name} ended and its result did not come out of its pod"
     remedy = "look into its log with `assay logs`; does the node keep less than 10 MiB of a log (containerLogMaxSize)?"
     return FailureReason("kubernetes-failed", message, remedy)

@@ -127,31 +127,31 @@ class Observer:
         asked = next(entry.asked for entry in group.services if entry.name == service)
         return observe(names.service_name(self.campaign.campaign, group.name, service), None, pods, happened, asked)
 
-    def failure_reason(self, found: Observation, group: Group, now: datetime) -> FailureReason | None:
+    def failure_reason(self, observation: Observation, group: Group, now: datetime) -> FailureReason | None:
         """Why a job gives no result; None while it may."""
-        free = self._free_since(found, group, now)
-        return failure_of(found, now, free_since=free, patience_s=self.campaign.section.unschedulable)
+        free = self._free_since(observation, group, now)
+        return failure_of(observation, now, free_since=free, patience_s=self.campaign.section.unschedulable)
 
     def service_failure_reason(
-        self, name: str, found: Observation, group: Group, now: datetime
+        self, name: str, observation: Observation, group: Group, now: datetime
     ) -> FailureReason | None:
         """Why a service cannot be used; None while it may."""
-        free = self._free_since(found, group, now)
+        free = self._free_since(observation, group, now)
         patience_s = self.campaign.section.unschedulable
-        return service_failure_of(name, found, now, free_since=free, patience_s=patience_s)
+        return service_failure_of(name, observation, now, free_since=free, patience_s=patience_s)
 
     def _job(self, name: str) -> Document | None:
         """A Job; one that the watch does not show is asked for, since a watch may be a moment late."""
         return self._jobs.get(name) or self.api.get("Job", name)
 
-    def _free_since(self, found: Observation, group: Group, now: datetime) -> datetime | None:
+    def _free_since(self, observation: Observation, group: Group, now: datetime) -> datetime | None:
         """Since when only pods that go with it hold room: those never make place for it."""
-        own = {pod.uid for pod in found.pods}
+        own = {pod.uid for pod in observation.pods}
         beside = names.value(group.name) if group.kind != "jobs" else None
         if any(uid not in own and other != beside for uid, other in self._holding):
-            self._free.pop(found.name, None)
+            self._free.pop(observation.name, None)
             return None
-        return self._free.setdefault(found.name, now)
+        return self._free.setdefault(observation.name, now)
 
     def _events_of(self, uid: str, *, fresh: bool, sure: bool = False) -> tuple[Document, ...]:
         at_s, events = self._events.get(uid, (float("-inf"), ()))
@@ -167,16 +167,16 @@ class Observer:
 
 
 def environment_of(
-    found: Observation, group: Group, campaign: KubernetesCampaign, services: Mapping[str, Observation]
+    observation: Observation, group: Group, campaign: KubernetesCampaign, services: Mapping[str, Observation]
 ) -> dict[str, JsonValue]:
     """What is kept with a result about where it was measured; what Kubernetes does not say is left out."""
     facts: dict[str, JsonValue] = {
-        **facts_of(found),
+        **facts_of(observation),
         "group": group.name,
         "namespace": campaign.namespace,
         "version": str(campaign.version),
     }
-    program = next((box for pod in found.pods for box in pod.containers if box.name == PROGRAM), None)
+    program = next((box for pod in observation.pods for box in pod.containers if box.name == PROGRAM), None)
     if program is not None:
         facts["program"] = {"image": program.image, "image_digest": digest_of(program) or "not told"}
     if services:
@@ -192,20 +192,20 @@ def execution_of(pod: PodObservation | None) -> PodExecution | None:
     return PodExecution(main.started_at, main.ended_at, main.exit_code, main.signal)
 
 
-def has_ended(found: Observation, now: datetime, gone: Collection[str]) -> bool:
+def has_ended(observation: Observation, now: datetime, gone: Collection[str]) -> bool:
     """Whether nothing more is measured: the attempt ended, the container that measures did, or its pod is gone.
 
     A pod that is asked to end may still hand something out, until it is gone or the time that it was given has passed.
     """
-    if phase_of(found) == "ended":
+    if phase_of(observation) == "ended":
         return True
-    lost = lost_node(found) is not None  # no pod will hand anything out there
-    for pod in found.pods:
+    lost = lost_node(observation) is not None  # no pod will hand anything out there
+    for pod in observation.pods:
         over = pod.deleted_at if lost else pod.over_at
         if pod.uid in gone or (over is not None and (now - over).total_seconds() > _LATE_S):
             return True
-    mains = [box for pod in found.pods if (box := pod.container(CONTAINER)) is not None]
-    return bool(mains) and len(mains) == len(found.pods) and all(box.state == "ended" for box in mains)
+    mains = [box for pod in observation.pods if (box := pod.container(CONTAINER)) is not None]
+    return bool(mains) and len(mains) == len(observation.pods) and all(box.state == "ended" for box in mains)
 
 
 def pods_by_rank(pods: Iterable[PodObservation], documents: Iterable[Document]) -> dict[int, PodObservation]:

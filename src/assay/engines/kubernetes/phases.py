@@ -234,9 +234,11 @@ def _never_placed(
     return _unschedulable(pod, placement, patience_s)
 
 
-def _unschedulable(pod: PodObservation, found: Unplaced, patience_s: float) -> FailureReason:
-    message = f"the scheduler found no node for the pod {pod.name} within {show_seconds(patience_s)}: {found.message}"
-    remedy = f"{found.try_}; or raise place.kubernetes.unschedulable where the nodes are only busy"
+def _unschedulable(pod: PodObservation, unplaced: Unplaced, patience_s: float) -> FailureReason:
+    message = (
+        f"the scheduler found no node for the pod {pod.name} within {show_seconds(patience_s)}: {unplaced.message}"
+    )
+    remedy = f"{unplaced.try_}; or raise place.kubernetes.unschedulable where the nodes are only busy"
     return FailureReason(UNSCHEDULABLE, message, remedy)
 
 
@@ -431,20 +433,20 @@ def _ended_badly(pod: PodObservation, asked: PodResources, *, deleted: bool) -> 
 
 
 def _ended_container(
-    pod: PodObservation, one: ContainerObservation, asked: PodResources, more: str = ""
+    pod: PodObservation, container: ContainerObservation, asked: PodResources, more: str = ""
 ) -> FailureReason:
-    if one.reason == "OOMKilled":
+    if container.reason == "OOMKilled":
         return _out_of_memory(pod, asked, more)
-    if one.reason in _CANNOT_START:
+    if container.reason in _CANNOT_START:
         return FailureReason(
             START,
-            f"the container {one.name} of the pod {pod.name} could not be started{_where(pod)}: "
-            f"{one.message or one.reason}{more}",
+            f"the container {container.name} of the pod {pod.name} could not be started{_where(pod)}: "
+            f"{container.message or container.reason}{more}",
             "see that the image holds what is started: place.kubernetes.python for jobs, the command for a service",
         )
-    how = f"signal {one.signal}" if one.signal else f"exit code {one.exit_code}"
-    said = f" ({one.message.strip()})" if one.message.strip() else ""
-    message = f"the container {one.name} of the pod {pod.name} ended{_where(pod)} with {how}{said}{more}"
+    how = f"signal {container.signal}" if container.signal else f"exit code {container.exit_code}"
+    said = f" ({container.message.strip()})" if container.message.strip() else ""
+    message = f"the container {container.name} of the pod {pod.name} ended{_where(pod)} with {how}{said}{more}"
     return FailureReason(FAILED, message, "look into its log with `assay logs`")
 
 
@@ -461,21 +463,23 @@ def _deleted(pod: PodObservation) -> FailureReason:
     )
 
 
-def _image(pod: PodObservation, one: ContainerObservation, seen: Observation, waited_s: float) -> FailureReason | None:
+def _image(
+    pod: PodObservation, container: ContainerObservation, seen: Observation, waited_s: float
+) -> FailureReason | None:
     events = [
         event.message
         for event in seen.events_of(pod.uid, "Failed", "FailedToPull", "InspectFailed")
         if "image" in event.message.lower()
     ]
     # `Back-off pulling image` says nothing; the reason was reported before, and newer versions repeat it.
-    said = next((text for text in (one.message, *events) if text and not _is_back_off(text)), one.message)
-    lasting = one.reason in _AT_ONCE or _LASTING_PULL.search(" ".join((one.message, *events)))
+    said = next((text for text in (container.message, *events) if text and not _is_back_off(text)), container.message)
+    lasting = container.reason in _AT_ONCE or _LASTING_PULL.search(" ".join((container.message, *events)))
     if not lasting and waited_s < _PULL_PATIENCE_S:
         return None
     return FailureReason(
         IMAGE,
-        f"the image {one.image or 'of the container ' + one.name} cannot be fetched{_where(pod)} "
-        f"({one.reason}{f': {said}' if said else ''})",
+        f"the image {container.image or 'of the container ' + container.name} cannot be fetched{_where(pod)} "
+        f"({container.reason}{f': {said}' if said else ''})",
         "see that its name and tag are right and that the nodes may fetch it (place.kubernetes.pull_secret); an image "
         "that only the nodes have wants place.kubernetes.pull: never",
     )

@@ -315,9 +315,9 @@ class PodLogs:
         self._services_s = time.monotonic()
         return True
 
-    def read_service(self, group: Group, name: str, found: Observation) -> None:
+    def read_service(self, group: Group, name: str, observation: Observation) -> None:
         """Read what a service has written, as far as its node gives it out."""
-        for pod in found.pods:
+        for pod in observation.pods:
             if pod.uid not in self._services:
                 self._services[pod.uid] = PodLog(self.api, pod.name, SERVICE, self.folder.service_log(group.name, name))
             with suppress(MeasureError):

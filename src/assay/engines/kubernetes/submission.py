@@ -175,16 +175,16 @@ class Submitter:
         sections = self.jobs[group.jobs[0]].definition.services
         return [*([] if meeting is None else [meeting]), *service_objects(self._setting, group, sections)]
 
-    def _own(self, one: Document, owners: list[Document]) -> None:
+    def _own(self, document: Document, owners: list[Document]) -> None:
         """Let Kubernetes remove an object with those that use it, even if no process cleans up."""
         if owners:
             references = [owner_reference(owner) for owner in owners]
-            kind: Kind = one["kind"]
-            self.api.patch(kind, name_of(one), {"metadata": {"ownerReferences": references}})
+            kind: Kind = document["kind"]
+            self.api.patch(kind, name_of(document), {"metadata": {"ownerReferences": references}})
 
-    def _note_job(self, index: int, one: Document) -> None:
-        self._note({"job": index, "name": name_of(one), "uid": uid_of(one)})
-        self.noted.jobs.setdefault(index, {})[name_of(one)] = uid_of(one)
+    def _note_job(self, index: int, document: Document) -> None:
+        self._note({"job": index, "name": name_of(document), "uid": uid_of(document)})
+        self.noted.jobs.setdefault(index, {})[name_of(document)] = uid_of(document)
 
     def _note(self, line: dict[str, JsonValue]) -> None:
         self.folder.note({**line, "at": time.time()})

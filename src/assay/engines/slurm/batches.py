@@ -64,14 +64,14 @@ class CampaignBatches:
         state = self.states.get(self._key(group, place))
         return state is not None and state.state not in WAITING and not is_final(state.state)
 
-    def of(self, one: BatchPlan) -> list[BatchState]:
+    def of(self, plan: BatchPlan) -> list[BatchState]:
         """How the batch jobs of one sbatch stand."""
-        number = self.ids.get(one.name)
+        number = self.ids.get(plan.name)
         return [state for state in self.states.values() if state.id == number]
 
-    def is_over(self, one: BatchPlan) -> bool:
+    def is_over(self, plan: BatchPlan) -> bool:
         """Whether an sbatch has ended for all that is known."""
-        states = self.of(one)
+        states = self.of(plan)
         return all(is_final(state.state) for state in states)
 
     def logs_of(self, job: Job) -> dict[str, Path]:
@@ -101,15 +101,15 @@ class CampaignBatches:
             "look into its log with `assay logs`; see that the nodes can write to the shared folder",
         )
 
-    def service_failure(self, one: BatchPlan) -> FailureReason | None:
+    def service_failure(self, plan: BatchPlan) -> FailureReason | None:
         """Why a service's batch job ended; None while it has not, or where nothing is known."""
-        states = self.of(one)
+        states = self.of(plan)
         if not states or not all(is_final(state.state) for state in states):
             return None
         return failure_of(
-            states[0], one.batch, tail_of(self.folder.log(one.name, states[0].key, "err"))
+            states[0], plan.batch, tail_of(self.folder.log(plan.name, states[0].key, "err"))
         ) or FailureReason(
-            "slurm-failed", f"the batch job {states[0].key} of the service {one.service} ended", "look into its log"
+            "slurm-failed", f"the batch job {states[0].key} of the service {plan.service} ended", "look into its log"
         )
 
     def environment_of(self, job: Job) -> dict[str, JsonValue]:

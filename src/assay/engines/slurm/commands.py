@@ -126,10 +126,10 @@ class CommandLine:
             kept_s=_number(config.get("MinJobAge")),
         )
 
-    def _is_forgotten(self, number: str, wanted: Collection[str], found: Mapping[str, BatchState]) -> bool:
+    def _is_forgotten(self, number: str, wanted: Collection[str], states: Mapping[str, BatchState]) -> bool:
         """Whether accounting must be asked: the queue does not say all that is wanted of a job."""
-        there = [state for state in found.values() if state.id == number]
-        if not there or any(key.startswith(f"{number}_") and key not in found for key in wanted):
+        there = [state for state in states.values() if state.id == number]
+        if not there or any(key.startswith(f"{number}_") and key not in states for key in wanted):
             return True
         # The first tasks of an array may have ended long before the last; once is enough to hear of them.
         return there[0].task is not None and number in wanted and number not in self._asked

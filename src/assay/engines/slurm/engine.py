@@ -318,17 +318,17 @@ class SlurmEngine:
             notes[MONITOR] = _monitor_note(path.read_bytes(), self.folder)
 
 
-def _service_note(folder: SharedFolder, one: BatchPlan, ids: Mapping[str, str]) -> str:
+def _service_note(folder: SharedFolder, plan: BatchPlan, ids: Mapping[str, str]) -> str:
     """What a service says about itself; empty while it is not ready."""
     try:
-        record = read_published(folder, one.group, one.service)
+        record = read_published(folder, plan.group, plan.service)
     except AssayError as failure:
-        return f"the service {one.service} failed: {failure.problem.message}"
+        return f"the service {plan.service} failed: {failure.problem.message}"
     if record is None:
         return ""
     at = f"{record.node}, {record.base_url}" if record.node else record.base_url
-    lasted, number = f"{record.start_to_ready_s:.1f} s after its start", ids.get(one.name, "?")
-    return f"the service {one.service} is ready on {at}, {lasted} (batch job {number})"
+    lasted, number = f"{record.start_to_ready_s:.1f} s after its start", ids.get(plan.name, "?")
+    return f"the service {plan.service} is ready on {at}, {lasted} (batch job {number})"
 
 
 def _monitor_note(content: bytes, folder: SharedFolder) -> str:

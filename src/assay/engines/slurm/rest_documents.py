@@ -200,20 +200,20 @@ def _account_state(job: Mapping[str, Any]) -> BatchState:
     )
 
 
-def _partition(one: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> Partition:
-    name = str(one.get("name") or "")
+def _partition(partition: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> Partition:
+    name = str(partition.get("name") or "")
     own = [node for node in nodes if name in (node.get("partitions") or ())]
     cpus = [number for node in own if (number := _number(node.get("cpus"))) is not None]
     memory = [number for node in own if (number := _number(node.get("real_memory"))) is not None]
-    limit = one.get("max_time_limit", (one.get("maximums") or {}).get("time"))
-    minutes, state = _number(limit), one.get("state", (one.get("partition") or {}).get("state"))
+    limit = partition.get("max_time_limit", (partition.get("maximums") or {}).get("time"))
+    minutes, state = _number(limit), partition.get("state", (partition.get("partition") or {}).get("state"))
     gres = dict.fromkeys(part for node in own for part in str(node.get("gres") or "").split(",") if part)
     return Partition(
         name=name,
-        default="default" in [str(flag).lower() for flag in one.get("flags") or ()],
+        default="default" in [str(flag).lower() for flag in partition.get("flags") or ()],
         up=_word(state) == "UP",
         time_limit_s=None if minutes is None else minutes * 60.0,
-        nodes=_number(one.get("total_nodes")) or len(own),
+        nodes=_number(partition.get("total_nodes")) or len(own),
         idle=sum(_word(node.get("state")).lower() == "idle" for node in own),
         cpus_per_node=min(cpus, default=None),
         memory_per_node_bytes=min(memory) * 2**20 if memory else None,

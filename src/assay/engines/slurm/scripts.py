@@ -59,27 +59,27 @@ class ContainerCommand:
         return ScriptCommand(inside, command.background) if isinstance(command, ScriptCommand) else inside
 
 
-def contained(one: BatchPlan, slurm: Slurm, folder: SharedFolder, base: Path) -> ContainerCommand | None:
+def contained(plan: BatchPlan, slurm: Slurm, folder: SharedFolder, base: Path) -> ContainerCommand | None:
     """How an sbatch runs in its container; None where it runs straight on the node.
 
     Raises:
         MeasureError: if nothing here runs containers, or the image is not there.
         UsageError: if the image has no place for the campaign's folders.
     """
-    if one.batch.container is None or one.role not in ("jobs", "steps"):
+    if plan.batch.container is None or plan.role not in ("jobs", "steps"):
         return None
     at = "place.slurm.container"
     runtime = find_runtime(slurm.runtime, at)
     way = runtime_for(runtime)
     plain = Container(
         runtime,
-        way.image(one.batch.container, base, at),
-        name=f"assay-{one.name}",
-        tag=f"assay-{one.name}",
+        way.image(plan.batch.container, base, at),
+        name=f"assay-{plan.name}",
+        tag=f"assay-{plan.name}",
         command=(_HERE,),
         hidden=dict.fromkeys(_PASSED, ""),
         workdir=str(folder.path),
-        gpus=one.batch.gpu_count,
+        gpus=plan.batch.gpu_count,
     )
     box = way.fetched(plain, images_folder(), _FETCH_S)
     cache = cache_folder()
@@ -239,29 +239,29 @@ def _end_batch(making: ScriptContext) -> Batch:
     )
 
 
-def script_of(one: BatchPlan, making: ScriptContext) -> Script:
+def script_of(plan: BatchPlan, making: ScriptContext) -> Script:
     """The batch script of one sbatch."""
-    array = making_array(one, making)
-    inside = contained(one, making.slurm, making.folder, making.base)
-    words, prologue = _commands(one, making), one.batch.prologue
+    array = making_array(plan, making)
+    inside = contained(plan, making.slurm, making.folder, making.base)
+    words, prologue = _commands(plan, making), plan.batch.prologue
     if inside is not None:
         words, prologue = [inside.wrap(command) for command in words], (*prologue, *inside.prologue)
     needs = Needs()
-    if one.role in ("jobs", "service"):
-        needs = _needs(one, making)
+    if plan.role in ("jobs", "service"):
+        needs = _needs(plan, making)
     return Script(
-        name=one.name,
-        directives=directives(_for_slurm(one.batch), needs),
+        name=plan.name,
+        directives=directives(_for_slurm(plan.batch), needs),
         words=words,
-        modules=one.batch.modules,
+        modules=plan.batch.modules,
         prologue=prologue,
         array=array,
         env=making.env,
-        output=making.folder.log_pattern(one.name, array=array is not None, stream="out"),
-        error=making.folder.log_pattern(one.name, array=array is not None, stream="err"),
+        output=making.folder.log_pattern(plan.name, array=array is not None, stream="out"),
+        error=making.folder.log_pattern(plan.name, array=array is not None, stream="err"),
         work_dir=making.folder.path,
-        about=f"{_ABOUT[one.role]} of campaign {making.campaign}, group {one.group}; "
-        f"submit it by hand with: sbatch {making.folder.script(one.name).name}",
+        about=f"{_ABOUT[plan.role]} of campaign {making.campaign}, group {plan.group}; "
+        f"submit it by hand with: sbatch {making.folder.script(plan.name).name}",
     )
 
 
@@ -274,18 +274,18 @@ _ABOUT = {
 }
 
 
-def making_array(one: BatchPlan, making: ScriptContext) -> str | None:
+def making_array(plan: BatchPlan, making: ScriptContext) -> str | None:
     """The indexes of an sbatch that is an array."""
-    if one.role != "jobs":
+    if plan.role != "jobs":
         return None
-    return next(group.array for group in making.groups if group.name == one.group)
+    return next(group.array for group in making.groups if group.name == plan.group)
 
 
-def _needs(one: BatchPlan, making: ScriptContext) -> Needs:
-    group = next(group for group in making.groups if group.name == one.group)
-    if one.role == "jobs":
+def _needs(plan: BatchPlan, making: ScriptContext) -> Needs:
+    group = next(group for group in making.groups if group.name == plan.group)
+    if plan.role == "jobs":
         return group.needs
-    return next(service.needs for service in group.services if service.name == one.service)
+    return next(service.needs for service in group.services if service.name == plan.service)
 
 
 def _for_slurm(batch: Batch) -> Batch:
@@ -293,30 +293,30 @@ def _for_slurm(batch: Batch) -> Batch:
     return batch.model_copy(update={"gpus": None}) if batch.gres and isinstance(batch.gpus, int) else batch
 
 
-def _commands(one: BatchPlan, making: ScriptContext) -> list[Sequence[Word] | ScriptCommand]:
+def _commands(plan: BatchPlan, making: ScriptContext) -> list[Sequence[Word] | ScriptCommand]:
     where = str(making.folder.path)
     python = [making.python, "-m"]
-    if one.role == "monitor":
+    if plan.role == "monitor":
         return [[*python, "assay.engines.slurm.node.monitor", where]]
-    if one.role == "end":
-        return [[*python, "assay.engines.slurm.node.end", where, one.group]]
-    if one.role == "service":
-        return [[*python, "assay.engines.slurm.node.service", where, one.group, one.service]]
-    if one.role == "steps":
-        return _steps(one, making, python, where)
-    return [[*python, "assay.engines.slurm.node.task", where, one.group, Variable("SLURM_ARRAY_TASK_ID")]]
+    if plan.role == "end":
+        return [[*python, "assay.engines.slurm.node.end", where, plan.group]]
+    if plan.role == "service":
+        return [[*python, "assay.engines.slurm.node.service", where, plan.group, plan.service]]
+    if plan.role == "steps":
+        return _steps(plan, making, python, where)
+    return [[*python, "assay.engines.slurm.node.task", where, plan.group, Variable("SLURM_ARRAY_TASK_ID")]]
 
 
 def _steps(
-    one: BatchPlan, making: ScriptContext, python: list[str], where: str
+    plan: BatchPlan, making: ScriptContext, python: list[str], where: str
 ) -> list[Sequence[Word] | ScriptCommand]:
     """Services in the background, each on a node of its own as far as there are enough; then all clients together."""
-    group = next(group for group in making.groups if group.name == one.group)
-    nodes = one.batch.nodes or 1
+    group = next(group for group in making.groups if group.name == plan.group)
+    nodes = plan.batch.nodes or 1
     held = [
         ScriptCommand(
             (
-                *_srun(one, place % nodes, 1, 1),
+                *_srun(plan, place % nodes, 1, 1),
                 *python,
                 "assay.engines.slurm.node.service",
                 where,
@@ -329,7 +329,7 @@ def _steps(
     ]
     first = len(group.services) if nodes > len(group.services) else 0
     clients = (
-        *_srun(one, first, min(nodes - first, len(group.jobs)), len(group.jobs)),
+        *_srun(plan, first, min(nodes - first, len(group.jobs)), len(group.jobs)),
         "--kill-on-bad-exit=0",
         *python,
         "assay.engines.slurm.node.task",
@@ -340,8 +340,8 @@ def _steps(
     return [*held, clients, (*python, "assay.engines.slurm.node.end", where, group.name), ("wait",)]
 
 
-def _srun(one: BatchPlan, first: int, nodes: int, tasks: int) -> tuple[str, ...]:
-    cpus = (f"--cpus-per-task={one.batch.cpus}",) if one.batch.cpus else ()
+def _srun(plan: BatchPlan, first: int, nodes: int, tasks: int) -> tuple[str, ...]:
+    cpus = (f"--cpus-per-task={plan.batch.cpus}",) if plan.batch.cpus else ()
     return ("srun", "--overlap", "--mpi=none", f"--relative={first}", f"--nodes={nodes}", f"--ntasks={tasks}", *cpus)
 
 

@@ -90,7 +90,9 @@ def submit_all(
                 message = f"campaign {document.campaign} was cancelled while it was submitted"
                 raise MeasureError(message, code="cancelled", try_="run it again")
             folder.note({"name": batch.name, "at": time.time()})
-            after = [Dependency(which.kind, tuple(ids[name] for name in which.names)) for which in batch.after]
+            after = [
+                Dependency(dependency.kind, tuple(ids[name] for name in dependency.names)) for dependency in batch.after
+            ]
             number = scheduler.submit(
                 folder.script(batch.name), after=after, comment=comment_of(document.campaign, batch.name)
             )

@@ -181,11 +181,15 @@ def draw_search(job: MultiRunJobResult) -> list[Picture]:
     return [picture for name in names if (picture := _search(name, searches, job)) is not None]
 
 
-def _search(name: str, found: Sequence[tuple[int, Mapping[str, JsonValue]]], job: MultiRunJobResult) -> Picture | None:
+def _search(
+    name: str, searches: Sequence[tuple[int, Mapping[str, JsonValue]]], job: MultiRunJobResult
+) -> Picture | None:
     limit = next(
-        value for _, search in found if isinstance(value := as_mapping(search.get("objective")).get(name), int | float)
+        value
+        for _, search in searches
+        if isinstance(value := as_mapping(search.get("objective")).get(name), int | float)
     )
-    probes = [probe for _, search in found for probe in as_mappings(search.get("probes"))]
+    probes = [probe for _, search in searches for probe in as_mappings(search.get("probes"))]
     points = [point for probe in probes if (point := _probe_point(probe, name)) is not None]
     if len({point.x for point in points}) < 2:
         return None
@@ -197,7 +201,7 @@ def _search(name: str, found: Sequence[tuple[int, Mapping[str, JsonValue]]], job
     plane = Plane(title, summary, across, "requests per second", up, name)
     ends = [
         (low, high)
-        for _, search in found
+        for _, search in searches
         if (low := as_number(search.get("low"))) and (high := as_number(search.get("high")))
     ]
     stats = job.metrics.get("capacity_per_s")
@@ -207,7 +211,7 @@ def _search(name: str, found: Sequence[tuple[int, Mapping[str, JsonValue]]], job
         else None
     )
     drawn = plane.draw(band, plane.limit(float(limit), f"objective: at most {limit:g}"), plane.points(points))
-    note = f"{len(points)} probes of {len(found)} run{'' if len(found) == 1 else 's'}."
+    note = f"{len(points)} probes of {len(searches)} run{'' if len(searches) == 1 else 's'}."
     numbers = partial(_search_numbers, name, points)
     return Picture(f"search:{name}", "load", title, drawn, _SEARCH, note, numbers, wide=True)
 

@@ -134,10 +134,10 @@ def _after_another(courses: Sequence[CounterCourse], origin_s: float, scale: flo
     """The same quantity in several runs; nothing is drawn between one and the next."""
     at: list[NDArray[np.float64]] = []
     value: list[NDArray[np.float64]] = []
-    for one in courses:
-        if one.at_s.size:
-            at += [one.at_s - origin_s, one.at_s[-1:] - origin_s]
-            value += [one.value * scale, np.array([np.nan])]
+    for course in courses:
+        if course.at_s.size:
+            at += [course.at_s - origin_s, course.at_s[-1:] - origin_s]
+            value += [course.value * scale, np.array([np.nan])]
     return CounterCourse(
         np.concatenate(at),
         np.concatenate(value),
@@ -165,10 +165,10 @@ def _backdrop(runs: Sequence[ScrapeSpan], across: Axis, top: float, height: floa
     return el("g", *shade, *edges)
 
 
-def _run(one: ScrapeSpan, across: Axis) -> Markup:
+def _run(course: ScrapeSpan, across: Axis) -> Markup:
     """A run with its number, and its phases below; a phase without room for its name has it as a tooltip."""
-    boxes = [phase(across, name, begin, end, STRIP) for name, begin, end in one.phases]
-    return join((phase(across, run_name(one.run), one.begin_s, one.end_s, 0), *boxes))
+    boxes = [phase(across, name, begin, end, STRIP) for name, begin, end in course.phases]
+    return join((phase(across, run_name(course.run), course.begin_s, course.end_s, 0), *boxes))
 
 
 def _up(panel: ScrapePanel) -> Axis:

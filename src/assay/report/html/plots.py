@@ -167,23 +167,23 @@ class Plane:
         y = (top + bottom - thick) / 2
         return el("rect", x=self.across.percent(left), width=width, y=y, height=thick, class_="band")
 
-    def _point(self, one: PlotPoint) -> Markup:
-        x, y = self.across.percent(one.x), self.y(one.y)
-        upright = line(x, x, self.y(one.y_ends[0]), self.y(one.y_ends[1]), "whisker") if one.y_ends else None
+    def _point(self, point: PlotPoint) -> Markup:
+        x, y = self.across.percent(point.x), self.y(point.y)
+        upright = line(x, x, self.y(point.y_ends[0]), self.y(point.y_ends[1]), "whisker") if point.y_ends else None
         level = None
-        if one.x_ends:
-            level = line(self.across.percent(one.x_ends[0]), self.across.percent(one.x_ends[1]), y, y, "whisker")
+        if point.x_ends:
+            level = line(self.across.percent(point.x_ends[0]), self.across.percent(point.x_ends[1]), y, y, "whisker")
         name = None
-        if one.name:
-            end = self.across.share(one.x) > 0.7
+        if point.name:
+            end = self.across.share(point.x) > 0.7
             name = el(
                 "svg",
-                label(one.name, "0", -9, "tick end" if end else "tick"),
+                label(point.name, "0", -9, "tick end" if end else "tick"),
                 x=x,
                 y=y,
                 width=1,
                 height=1,
                 overflow="visible",
             )
-        content = (upright, level, marker(x, y, one.kind), name)
-        return el("a", *content, href=one.href) if one.href else el("g", *content)
+        content = (upright, level, marker(x, y, point.kind), name)
+        return el("a", *content, href=point.href) if point.href else el("g", *content)

@@ -204,9 +204,9 @@ def _points(plane: Plane, spots: Sequence[SeriesPoint]) -> Iterator[Markup]:
     doubtful = [(spot, value) for spot, value in inside if spot.verdict in ("suspect", "invalid")]
     if doubtful:  # open circles: the middle is painted over
         yield _path((f"M{_x(plane, spot.at)} {_y(plane, value)}h0" for spot, value in doubtful), "spot hole")
-    for one, value in points:
+    for point, value in points:
         if not plane.up.low <= value <= plane.up.high:
-            x, y = plane.across.percent(one.at), 0.0 if value > plane.up.high else HEIGHT - 7.0
+            x, y = plane.across.percent(point.at), 0.0 if value > plane.up.high else HEIGHT - 7.0
             yield line(x, x, y, y + 7, "beyond")
 
 
@@ -250,9 +250,9 @@ def _gap(plane: Plane, ends: tuple[float, float], narrowest_px: float) -> Markup
     return join((box, label(words, f"{50 * (left + right):.2f}%", HEIGHT - 22, "tick middle") if fits else None))
 
 
-def _failed(plane: Plane, one: SeriesPoint) -> Markup:
+def _failed(plane: Plane, point: SeriesPoint) -> Markup:
     return el(
-        "g", el("title", f"failed on {_date(one.at)}"), marker(plane.across.percent(one.at), HEIGHT - 8, "failed")
+        "g", el("title", f"failed on {_date(point.at)}"), marker(plane.across.percent(point.at), HEIGHT - 8, "failed")
     )
 
 

@@ -208,9 +208,9 @@ def _panel(
     return el("g", levels(up, top, PANEL), *parts, *titles(f"{panel.title}, {panel.unit}", names, top))
 
 
-def _trace(one: PanelLine, across: Axis, up: Axis, top: float, class_: str, most: int) -> Markup:
-    inside = (one.at_s >= across.low) & (one.at_s <= across.high)
-    at, value = thin(one.at_s[inside], one.value[inside])
+def _trace(line: PanelLine, across: Axis, up: Axis, top: float, class_: str, most: int) -> Markup:
+    inside = (line.at_s >= across.low) & (line.at_s <= across.high)
+    at, value = thin(line.at_s[inside], line.value[inside])
     shares = list(zip(across.shares(at), up.shares(value), strict=True))
     points = straightened(shares, _SEEN_PX / PANEL)
     if len(points) > most:

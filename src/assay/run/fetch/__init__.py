@@ -31,40 +31,40 @@ P = TypeVar("P", CommandTarget, Service)
 _PATH = re.compile(r"(?<![\w/.~})-])/[\w.@+~%-]+(?:/[\w.@+~%-]+)*")
 
 
-def placed(definition: Definition, had: Mapping[str, Iterable[FetchedFile]], folder: Path) -> Definition:
+def placed(definition: Definition, fetched: Mapping[str, Iterable[FetchedFile]], folder: Path) -> Definition:
     """The definition whose programs find what was fetched for them.
 
     Args:
         had: for whom it was fetched, as `spec.paths.fetches` names them → what is here.
     """
     target = definition.target
-    if isinstance(target, CommandTarget) and "target" in had:
-        target = _given(target, tuple(had["target"]), folder / "target", boxed=target.is_boxed)
+    if isinstance(target, CommandTarget) and "target" in fetched:
+        target = _given(target, tuple(fetched["target"]), folder / "target", boxed=target.is_boxed)
     services = dict(definition.services)
     for name, service in definition.services.items():
-        if (owner := f"services.{name}") in had:
-            services[name] = service_placed(service, had[owner], folder / owner)
+        if (owner := f"services.{name}") in fetched:
+            services[name] = service_placed(service, fetched[owner], folder / owner)
     return definition.model_copy(update={"target": target, "services": services})
 
 
-def service_placed(service: Service, had: Iterable[FetchedFile], folder: Path) -> Service:
+def service_placed(service: Service, fetched: Iterable[FetchedFile], folder: Path) -> Service:
     """A service that finds what was fetched for it."""
     boxed = service.image is not None and service.container != "none"
-    return _given(service, tuple(had), folder, boxed=boxed)
+    return _given(service, tuple(fetched), folder, boxed=boxed)
 
 
-def _given(part: P, had: tuple[FetchedFile, ...], folder: Path, *, boxed: bool) -> P:
-    _refuse_crowding(had)
+def _given(part: P, fetched: tuple[FetchedFile, ...], folder: Path, *, boxed: bool) -> P:
+    _refuse_crowding(fetched)
     if boxed:
         mounts = dict(part.mounts)
-        for fetched in had:
-            here = str(fetched.here.resolve())
+        for file in fetched:
+            here = str(file.here.resolve())
             # Read-only, where the runtime can: what is kept for the next time must stay what it is.
-            mounts[here if here not in mounts else str(_linked(fetched, folder))] = f"{fetched.path}:ro"
+            mounts[here if here not in mounts else str(_linked(file, folder))] = f"{file.path}:ro"
         return part.model_copy(update={"mounts": mounts})
-    for fetched in had:
-        _linked(fetched, folder)
-    move = mover([file.path for file in had], folder)
+    for file in fetched:
+        _linked(file, folder)
+    move = mover([file.path for file in fetched], folder)
     update: dict[str, object] = {"env": {name: move(value) for name, value in part.env.items()}}
     if part.command is not None:
         is_shell = isinstance(part, CommandTarget) and part.shell
@@ -103,14 +103,14 @@ def mover(paths: Iterable[str], folder: Path) -> Callable[[str], str]:
     return move
 
 
-def _refuse_crowding(had: tuple[FetchedFile, ...]) -> None:
+def _refuse_crowding(fetched: tuple[FetchedFile, ...]) -> None:
     """Refuse two files at one place, and a file where another needs a folder."""
-    paths = [file.path for file in had]
-    for fetched in had:
-        inside = [path for path in paths if path.startswith(f"{fetched.path}/")]
-        if paths.count(fetched.path) > 1 or inside:
+    paths = [file.path for file in fetched]
+    for file in fetched:
+        inside = [path for path in paths if path.startswith(f"{file.path}/")]
+        if paths.count(file.path) > 1 or inside:
             raise MeasureError(
-                f"{fetched.src} goes to {fetched.path}, where another file goes too",
+                f"{file.src} goes to {file.path}, where another file goes too",
                 code="fetch",
                 at="fetch",
                 try_="give each a path of its own; one that ends with / is the folder around it",
@@ -149,9 +149,9 @@ def fetched_inputs(
     definition, facts = _with_code(job.definition, base, cache)
     with scratch_folder() as folder:
         if wanted:
-            had = {owner: _had(owner, every, base, cache, on_progress) for owner, every in wanted.items()}
-            definition = placed(definition, had, folder)
-            facts["fetched"] = {owner: [file.facts() for file in every] for owner, every in had.items()}
+            fetched = {owner: _fetch_all(owner, every, base, cache, on_progress) for owner, every in wanted.items()}
+            definition = placed(definition, fetched, folder)
+            facts["fetched"] = {owner: [file.facts() for file in every] for owner, every in fetched.items()}
         yield replace(job, definition=definition), facts
 
 
@@ -167,7 +167,7 @@ def fetched_service(name: str, service: Service, base: Path, cache: Path) -> Ite
         return
     owner = f"services.{name}"
     with scratch_folder() as folder:
-        yield service_placed(service, _had(owner, service.fetch, base, cache, None), folder / owner)
+        yield service_placed(service, _fetch_all(owner, service.fetch, base, cache, None), folder / owner)
 
 
 def _with_code(definition: Definition, base: Path, cache: Path) -> tuple[Definition, Facts]:
@@ -181,11 +181,11 @@ def _with_code(definition: Definition, base: Path, cache: Path) -> tuple[Definit
     return definition.model_copy(update={"target": target}), {"code": code}
 
 
-def _had(
+def _fetch_all(
     owner: str, wanted: tuple[Fetch, ...], base: Path, cache: Path, on_progress: Progress | None
 ) -> tuple[FetchedFile, ...]:
     return tuple(
-        had
+        file
         for index, source in enumerate(in_folders(wanted))
-        for had in fetch(source, f"{owner}.fetch[{index}]", base, cache, on_progress)
+        for file in fetch(source, f"{owner}.fetch[{index}]", base, cache, on_progress)
     )

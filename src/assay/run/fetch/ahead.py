@@ -128,17 +128,17 @@ class _Work:
         try:
             if not here:
                 self.tell(f"fetching {item.name}")
-            had = fetch(wanted, at, self.base, cache_folder())
+            fetched = fetch(wanted, at, self.base, cache_folder())
         except AssayError as problem:
             return self._failed(item, problem)
-        size = sum(file.size_bytes or 0 for file in had)
-        note = had[0].note if len(had) == 1 else f"{len(had)} files"
+        size = sum(file.size_bytes or 0 for file in fetched)
+        note = fetched[0].note if len(fetched) == 1 else f"{len(fetched)} files"
         return replace(
             item,
             state="there" if here else "fetched",
-            path=str(had[0].here),
+            path=str(fetched[0].here),
             size_bytes=size,
-            sha256=had[0].sha256 if len(had) == 1 else "",
+            sha256=fetched[0].sha256 if len(fetched) == 1 else "",
             note=note,
         )
 

@@ -96,16 +96,16 @@ def _local(wanted: Fetch, base: Path) -> FetchedFile:
         raise MeasureError(
             f"{str(here)!r} is not there", code="fetch", try_="src is relative to the benchmark file's folder"
         )
-    had = FetchedFile(wanted.src, _path(wanted, here.name), here)
+    fetched = FetchedFile(wanted.src, _path(wanted, here.name), here)
     if here.is_file():
-        return _checked(wanted, had)
+        return _checked(wanted, fetched)
     if wanted.sha256 or wanted.md5:
         raise MeasureError(
             f"{str(here)!r} is a folder, which has no digest",
             code="checksum",
             try_="remove sha256 and md5, or name a file",
         )
-    return replace(had, note="a folder has no checksum")
+    return replace(fetched, note="a folder has no checksum")
 
 
 def _from_url(wanted: Fetch, cache: Path, on_progress: Progress | None) -> FetchedFile:
@@ -126,16 +126,16 @@ def _path(wanted: Fetch, name: str) -> str:
     return posixpath.join(wanted.path, name) if wanted.path.endswith("/") else wanted.path
 
 
-def _checked(wanted: Fetch, had: FetchedFile) -> FetchedFile:
-    if (difference := _differing(wanted, had.here)) is not None:
+def _checked(wanted: Fetch, fetched: FetchedFile) -> FetchedFile:
+    if (difference := _differing(wanted, fetched.here)) is not None:
         name, expected, actual = difference
         raise MeasureError(
-            f"{had.src} has {name} {actual}, but {expected} was asked for",
+            f"{fetched.src} has {name} {actual}, but {expected} was asked for",
             code="checksum",
             try_="check which file is meant; if the new one is right, put its digest into the file",
         )
     checked = "sha256" if wanted.sha256 else "md5" if wanted.md5 else ""
-    return replace(had, sha256=file_digest(had.here), size_bytes=had.here.stat().st_size, checked=checked)
+    return replace(fetched, sha256=file_digest(fetched.here), size_bytes=fetched.here.stat().st_size, checked=checked)
 
 
 def _differing(wanted: Fetch, file: Path) -> tuple[str, str, str] | None:

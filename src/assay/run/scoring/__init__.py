@@ -165,17 +165,17 @@ def _failed(name: str, what: str) -> MeasureError:
 
 
 def _judged(
-    name: str, outputs: Sequence[Output], found: Mapping[str, NDArray[np.float64]]
+    name: str, outputs: Sequence[Output], scores: Mapping[str, NDArray[np.float64]]
 ) -> tuple[dict[str, JsonValue], str]:
     """Facts about what a scorer judged; and how many requests have no score and why, empty when all have one."""
     has_score = np.zeros(len(outputs), dtype=np.bool_)
-    for column in found.values():
+    for column in scores.values():
         has_score |= np.isfinite(column)
     failed = sum(not output.answered for output in outputs)
     others = int((~has_score).sum()) - failed
     facts: dict[str, JsonValue] = {
         "version": scorer_version(name),
-        "metrics": list(found),
+        "metrics": list(scores),
         "scored": int(has_score.sum()),
         "empty": sum(output.answered and not output.text.strip() for output in outputs),
         "failed": failed,

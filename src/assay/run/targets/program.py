@@ -67,7 +67,7 @@ class _Ended:
 class _Reported:
     output: str
     emitted: Emitted
-    found: list[PatternMatch]
+    matches: list[PatternMatch]
     unreadable: list[UnreadableMatch]
     services: ServiceMetrics = field(default_factory=ServiceMetrics)
 
@@ -156,7 +156,7 @@ def _take_printed_emits(output: str, capture: OutputCapture, emitted: Emitted) -
 
 def _refuse_too_many(reported: _Reported) -> None:
     """End a run that reports without bound, before minutes go into statistics too long to read."""
-    given = [*(item.metric for item in reported.found)]
+    given = [*(item.metric for item in reported.matches)]
     given += [metric for metric, *_ in (*reported.emitted.values, *reported.services.values)]
     if len(given) > MAX_VALUES:
         message = f"the command reported more than {MAX_VALUES:,} values in one run, which is as many as are kept"
@@ -174,8 +174,8 @@ def _refuse_too_many(reported: _Reported) -> None:
 
 def _samples(reported: _Reported, capture: OutputCapture, start_ns: int) -> tuple[SampleSet, ...]:
     columns: dict[str, list[tuple[int, float]]] = {}
-    offsets = byte_offsets(reported.output, (item.offset for item in reported.found))
-    for item, offset in zip(reported.found, offsets, strict=True):
+    offsets = byte_offsets(reported.output, (item.offset for item in reported.matches))
+    for item, offset in zip(reported.matches, offsets, strict=True):
         columns.setdefault(item.metric, []).append((capture.time_ns(offset) - start_ns, item.value))
     for metric, value, at in reported.emitted.values:
         columns.setdefault(metric, []).append((at - start_ns, value))

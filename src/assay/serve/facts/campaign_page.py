@@ -26,8 +26,8 @@ def panels_of_campaign(record: CampaignRecord) -> Panels:
     labels = job_labels(record)
     measured = replace(record, jobs=done)
     overview = draw_overview(measured, labels, {job.job: job.job for job in done})
-    curves = [one for one in overview if not one.key.startswith("overview:")]
-    side_by_side = [one for one in overview if one.key.startswith("overview:")]
+    curves = [picture for picture in overview if not picture.key.startswith("overview:")]
+    side_by_side = [picture for picture in overview if picture.key.startswith("overview:")]
     drawn = [*curves, *draw_goodput(measured), *_searches(measured, labels), *side_by_side]
     why = {} if drawn else {"pictures": "one job has nothing to be compared with: its own page has its pictures"}
     return Panels(tuple(map(panel_of, drawn)), why)
@@ -35,5 +35,5 @@ def panels_of_campaign(record: CampaignRecord) -> Panels:
 
 def _searches(record: CampaignRecord, labels: Mapping[str, str]) -> Iterator[Picture]:
     for job in record.jobs[:_MOST_SEARCHES]:
-        for one in draw_search(job):
-            yield replace(one, key=f"{job.index}:{one.key}", title=f"{labels[job.job]}: {one.title}")
+        for picture in draw_search(job):
+            yield replace(picture, key=f"{job.index}:{picture.key}", title=f"{labels[job.job]}: {picture.title}")

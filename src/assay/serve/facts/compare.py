@@ -392,9 +392,9 @@ def _cell(job: _Row, metric: str, side: str) -> ComparedCell:
     return ComparedCell(side, summary.id, summary.verdict, view, line.change, line.answer, line.because, alike)
 
 
-def _why_not(job: _Row, one: ReadResult, metric: str, *, judged: bool) -> str:
-    if metric not in one.result.metrics:
-        return _unmeasured(one.result, metric)
+def _why_not(job: _Row, read: ReadResult, metric: str, *, judged: bool) -> str:
+    if metric not in read.result.metrics:
+        return _unmeasured(read.result, metric)
     if job.base is None:
         return "the first side has no such job"
     if not judged:

@@ -86,7 +86,7 @@ class _Figure:
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     side: str
-    one: ReadResult
+    read: ReadResult
     x: _Figure
     y: _Figure
 
@@ -165,40 +165,42 @@ def _candidates(
                 absent[job] = str(lacking.args[0])
 
 
-def _candidate(side: str, one: ReadResult, x: str, y: str, per: Per, prices: Sequence[PriceRecord]) -> _Candidate:
-    if word := unusable_word(one.result):
+def _candidate(side: str, read: ReadResult, x: str, y: str, per: Per, prices: Sequence[PriceRecord]) -> _Candidate:
+    if word := unusable_word(read.result):
         raise LookupError(f"it is {word}")
-    across, up = (_Figure(stats.median, stats.interval, stats.unit) for stats in (_measured(one, x), _measured(one, y)))
+    across, up = (
+        _Figure(stats.median, stats.interval, stats.unit) for stats in (_measured(read, x), _measured(read, y))
+    )
     if per == "watt":
-        up = _per_watt(one, y)
+        up = _per_watt(read, y)
     if per == "dollar":
-        up = _per_price(one, up, prices)
-    return _Candidate(side, one, across, up)
+        up = _per_price(read, up, prices)
+    return _Candidate(side, read, across, up)
 
 
-def _measured(one: ReadResult, metric: str) -> MetricStatistics:
-    stats = one.result.metrics.get(metric)
+def _measured(read: ReadResult, metric: str) -> MetricStatistics:
+    stats = read.result.metrics.get(metric)
     if stats is None:
-        reason = next((run.absent[metric] for run in one.result.runs if metric in run.absent), "")
+        reason = next((run.absent[metric] for run in read.result.runs if metric in run.absent), "")
         raise LookupError(reason or f"{metric} was not measured")
     return stats
 
 
-def _per_watt(one: ReadResult, metric: str) -> _Figure:
+def _per_watt(read: ReadResult, metric: str) -> _Figure:
     """A metric for each watt, run by run: the doubt is that of the ratio."""
-    stats, power = _measured(one, metric), _measured(one, "power_w")
+    stats, power = _measured(read, metric), _measured(read, "power_w")
     ratios = [value / power.run_values[run] for run, value in stats.run_values.items() if power.run_values.get(run)]
     if not ratios:
         raise LookupError(f"no run has both {metric} and power_w")
-    grade = grade_of(one.result)
+    grade = grade_of(read.result)
     # A rate for each watt is the same number for each joule.
     unit = f"{stats.unit.removesuffix('/s')}/J" if stats.unit.endswith("/s") else f"{stats.unit}/W"
     return _Figure(median(ratios), between_runs(ratios), unit, grade, grade)
 
 
-def _per_price(one: ReadResult, figure: _Figure, prices: Sequence[PriceRecord]) -> _Figure:
+def _per_price(read: ReadResult, figure: _Figure, prices: Sequence[PriceRecord]) -> _Figure:
     """A metric for the money that the machine costs meanwhile; always an estimate: of the machine alone."""
-    per_hour, currency, source = _price(one, prices)
+    per_hour, currency, source = _price(read, prices)
     rate = figure.unit.endswith("/s")
     factor = (_SECONDS if rate else 1.0) / per_hour
     unit = f"{figure.unit.removesuffix('/s')}/{currency}" if rate else f"{figure.unit} per {currency} an hour".strip()
@@ -208,37 +210,37 @@ def _per_price(one: ReadResult, figure: _Figure, prices: Sequence[PriceRecord]) 
     return _Figure(figure.value * factor, scaled, unit, grade, currency)
 
 
-def _price(one: ReadResult, prices: Sequence[PriceRecord]) -> tuple[float, str, str]:
+def _price(read: ReadResult, prices: Sequence[PriceRecord]) -> tuple[float, str, str]:
     """What an hour of the machine costs, in which money, and who says so: the result itself, else this server."""
-    own = price_of(one.result)
+    own = price_of(read.result)
     per_hour = own.get("per_hour")
     if isinstance(per_hour, int | float) and per_hour > 0:
         looked_up = f" on {own['date']}" if own.get("date") else ""
         return float(per_hour), str(own.get("currency") or "USD"), f"as its benchmark file says{looked_up}"
-    names = [name for name in (machine_name(one.result), one.summary.agent_name) if name]
+    names = [name for name in (machine_name(read.result), read.summary.agent_name) if name]
     price = price_for(prices, names)
     if price is None:
         raise LookupError(f"no price is known of its machine ({' or '.join(names) or 'which is not known either'})")
     return price.per_hour, price.currency, f"as given for {price.machine} on {price.date}"
 
 
-def _alike(found: Sequence[_Candidate], absent: dict[str, str]) -> list[_Candidate]:
+def _alike(candidates: Sequence[_Candidate], absent: dict[str, str]) -> list[_Candidate]:
     """Those that may stand beside each other: grades of energy never mix, and money is not converted."""
-    units = Counter((member.x.unit, member.y.unit, member.y.kind) for member in found)
+    units = Counter((member.x.unit, member.y.unit, member.y.kind) for member in candidates)
     if len(units) <= 1:
-        return list(found)
+        return list(candidates)
     (x_unit, y_unit, kind), _ = units.most_common(1)[0]
     alike = []
-    for candidate in found:
+    for candidate in candidates:
         own = (candidate.x.unit, candidate.y.unit, candidate.y.kind)
         if own == (x_unit, y_unit, kind):
             alike.append(candidate)
         elif candidate.y.kind != kind:
-            absent[candidate.one.summary.id] = (
+            absent[candidate.read.summary.id] = (
                 f"its figure is {candidate.y.kind or 'of no grade'}, most are {kind or 'of none'}"
             )
         else:
-            absent[candidate.one.summary.id] = f"its units are {own[0]} and {own[1]}, most have {x_unit} and {y_unit}"
+            absent[candidate.read.summary.id] = f"its units are {own[0]} and {own[1]}, most have {x_unit} and {y_unit}"
     return alike
 
 
@@ -246,21 +248,21 @@ def _ends(figure: _Figure) -> tuple[float, float] | None:
     return (figure.interval.low, figure.interval.high) if figure.interval else None
 
 
-def _point(one: _Candidate, on_front: bool, certain: bool) -> FrontierPoint:
-    job = one.one.summary
+def _point(candidate: _Candidate, on_front: bool, certain: bool) -> FrontierPoint:
+    job = candidate.read.summary
     return FrontierPoint(
         job=job.id,
         campaign=job.campaign,
         benchmark=job.benchmark,
         label=job.label,
-        machine=machine_name(one.one.result) or (job.agent_name or ""),
-        side=one.side,
-        x=one.x.value,
-        x_interval=one.x.interval,
-        y=one.y.value,
-        y_interval=one.y.interval,
+        machine=machine_name(candidate.read.result) or (job.agent_name or ""),
+        side=candidate.side,
+        x=candidate.x.value,
+        x_interval=candidate.x.interval,
+        y=candidate.y.value,
+        y_interval=candidate.y.interval,
         verdict=job.verdict,
         on_front=on_front,
         surely=certain,
-        grade=one.y.grade,
+        grade=candidate.y.grade,
     )

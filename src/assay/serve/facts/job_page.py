@@ -126,10 +126,19 @@ def panels_of_job(kept: ServerStore, detail: JobDetail) -> Panels:
     return Panels(tuple(map(panel_of, drawn)), _absent(result, drawn) | why)
 
 
-def panel_of(one: Picture) -> Panel:
+def panel_of(picture: Picture) -> Panel:
     """A picture as pages draw it."""
-    numbers = one.numbers()
-    return Panel(one.key, one.group, one.title, one.caption, one.svg, numbers.columns, numbers.rows, one.wide)
+    numbers = picture.numbers()
+    return Panel(
+        picture.key,
+        picture.group,
+        picture.title,
+        picture.caption,
+        picture.svg,
+        numbers.columns,
+        numbers.rows,
+        picture.wide,
+    )
 
 
 def _beside(kept: ServerStore, detail: JobDetail, result: MultiRunJobResult) -> tuple[list[Picture], dict[str, str]]:

@@ -314,13 +314,13 @@ class _Waiting:
     beat: Heartbeat
     answer: asyncio.Future[HeartbeatAnswer]
 
-    def settle(self, found: Answer) -> None:
+    def settle(self, answer: Answer) -> None:
         if self.answer.done():  # the agent went away meanwhile
             return
-        if isinstance(found, Exception):
-            self.answer.set_exception(found)
+        if isinstance(answer, Exception):
+            self.answer.set_exception(answer)
         else:
-            self.answer.set_result(found)
+            self.answer.set_result(answer)
 
 
 @dataclass(slots=True)
@@ -366,9 +366,9 @@ class BeatCollector:
             return [self._alone(call) for call in some]
         return [answer or unknown_agent(call.agent) for call, answer in zip(some, answers, strict=True)]
 
-    def _alone(self, one: _Waiting) -> Answer:
+    def _alone(self, waiting: _Waiting) -> Answer:
         try:
-            return self.control().heartbeat(one.agent, one.beat)
+            return self.control().heartbeat(waiting.agent, waiting.beat)
         except UsageError as problem:
             return problem
 

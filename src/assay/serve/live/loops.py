@@ -262,19 +262,19 @@ class ScheduleLoop:
                 for firing in firings.take_due(schedule.id, self.server):
                     self.fire(firing)
 
-    def _begin(self, one: ScheduleTiming) -> tuple[tuple[float, float], float]:
+    def _begin(self, timing: ScheduleTiming) -> tuple[tuple[float, float], float]:
         """When the next due time of a schedule begins; worked out once for each version of it."""
-        version = (one.considered_to, one.changed_at)
-        previous = self._begins.get(one.id)
+        version = (timing.considered_to, timing.changed_at)
+        previous = self._begins.get(timing.id)
         if previous is not None and previous[0] == version:
             return previous
         try:
-            schedule = read_schedule(one.section, one.name)
+            schedule = read_schedule(timing.section, timing.name)
         except AssayError as problem:  # a time zone that is not known here; the others fire anyway
-            tell("schedule left out", level=logging.ERROR, schedule=one.id, because=problem.problem.message)
+            tell("schedule left out", level=logging.ERROR, schedule=timing.id, because=problem.problem.message)
             return version, _NEVER
-        due = next_times(schedule, datetime.fromtimestamp(one.considered_to, UTC), 1)
-        return version, start_of(schedule, one.name, due[0]).timestamp() if due else _NEVER
+        due = next_times(schedule, datetime.fromtimestamp(timing.considered_to, UTC), 1)
+        return version, start_of(schedule, timing.name, due[0]).timestamp() if due else _NEVER
 
     def _submit(self, firings: Firings, firing: FiringRecord) -> None:
         for _ in range(_TRIES):

@@ -194,11 +194,15 @@ def _check(campaign: str, elsewhere: Elsewhere) -> None:
             raise bad_value(f"jobs.{position}", f"jobs.{position} is not job {position} of this campaign")
 
 
-def _bounded(one: JobProgress) -> JobProgress:
-    if not all(0 <= number <= _MOST for number in (one.index, one.run, one.runs)) or not isfinite(one.share):
-        raise bad_value("jobs", f"jobs has a number out of range: {one.index}")
-    phase, note = one.phase[:_LONGEST_NAME], one.note[:_LONGEST_NOTE]
-    return JobProgress(one.index, one.state, note, one.run, one.runs, phase, min(max(one.share, 0.0), 1.0))
+def _bounded(progress: JobProgress) -> JobProgress:
+    if not all(0 <= number <= _MOST for number in (progress.index, progress.run, progress.runs)) or not isfinite(
+        progress.share
+    ):
+        raise bad_value("jobs", f"jobs has a number out of range: {progress.index}")
+    phase, note = progress.phase[:_LONGEST_NAME], progress.note[:_LONGEST_NOTE]
+    return JobProgress(
+        progress.index, progress.state, note, progress.run, progress.runs, phase, min(max(progress.share, 0.0), 1.0)
+    )
 
 
 artefacts_router = APIRouter(prefix="/api/v1/artefacts", tags=["artefacts"])

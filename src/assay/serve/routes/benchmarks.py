@@ -228,12 +228,9 @@ def _definition(document: Mapping[str, JsonValue]) -> Definition | None:
         return None
 
 
-def _metric(definition: Definition | None, found: Sequence[SeriesName]) -> str:
+def _metric(definition: Definition | None, series: Sequence[SeriesName]) -> str:
     """The metric that speaks for a benchmark, of those that it has series of."""
-    names = {
-        series_name.metric: series_name.checked
-        for series_name in sorted(found, key=lambda series_name: series_name.metric)
-    }
+    names = {series_name.metric: series_name.checked for series_name in sorted(series, key=lambda entry: entry.metric)}
     if definition is None:
         return max(names, key=lambda name: names[name])
     first = headline(definition, sorted(names, key=lambda name: _declared(definition, name)))[:1]

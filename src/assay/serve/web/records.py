@@ -88,11 +88,11 @@ class ScheduleView:
     submitted_by: str
 
     @classmethod
-    def of(cls, one: ScheduleRecord, last: FiringRecord | None, now: datetime) -> ScheduleView:
+    def of(cls, record: ScheduleRecord, last: FiringRecord | None, now: datetime) -> ScheduleView:
         """A schedule as the store knows it, seen now."""
-        coming = upcoming(one.schedule, one.name, now, _SHOWN) if one.state == "active" else ()
-        values = _shared(one, cls) | {"schedule": one.schedule.model_dump(mode="json")}
-        return cls(**values, next=coming, last=None if last is None else FiringView.of(last, one.schedule))
+        coming = upcoming(record.schedule, record.name, now, _SHOWN) if record.state == "active" else ()
+        values = _shared(record, cls) | {"schedule": record.schedule.model_dump(mode="json")}
+        return cls(**values, next=coming, last=None if last is None else FiringView.of(last, record.schedule))
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,9 +213,9 @@ class PlacementView:
     groups: tuple[PlacementGroup, ...]
 
     @classmethod
-    def of(cls, found: Iterable[Placement]) -> PlacementView:
+    def of(cls, placements: Iterable[Placement]) -> PlacementView:
         """What the store found, with its conclusion."""
-        groups = tuple(_group(entry) for entry in found)
+        groups = tuple(map(_group, placements))
         stuck = [group for group in groups if len(group.agents) < group.machines]
         if not stuck:
             return cls(True, "every job has an agent that can take it", groups)
@@ -226,12 +226,16 @@ class PlacementView:
         return cls(False, f"{jobs} job{'' if jobs == 1 else 's'} cannot be placed ({needs}): {reason}", groups)
 
 
-def _group(one: Placement) -> PlacementGroup:
+def _group(placement: Placement) -> PlacementGroup:
     lacks = {
-        fit.name: fit.missing or ("it is faulty or draining",) for fit in one.agents if fit.missing or not fit.available
+        fit.name: fit.missing or ("it is faulty or draining",)
+        for fit in placement.agents
+        if fit.missing or not fit.available
     }
-    can = tuple(fit.name for fit in one.agents if not fit.missing and fit.available)
-    return PlacementGroup(one.in_words, one.needs, one.jobs, one.waiting, can, lacks, one.machines)
+    can = tuple(fit.name for fit in placement.agents if not fit.missing and fit.available)
+    return PlacementGroup(
+        placement.in_words, placement.needs, placement.jobs, placement.waiting, can, lacks, placement.machines
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

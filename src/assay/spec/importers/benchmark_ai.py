@@ -92,28 +92,28 @@ def _with_probe(document: Mapping[str, Any]) -> dict[str, Any]:
     return {**copy, "server": {**server, "env": {**env, "readiness_probe": section}}}
 
 
-def _document(it: Descriptor) -> dict[str, JsonValue]:
-    strategy = it.read("hardware.strategy", _strategy) or STRATEGY
+def _document(descriptor: Descriptor) -> dict[str, JsonValue]:
+    strategy = descriptor.read("hardware.strategy", _strategy) or STRATEGY
     served = strategy == "inference"
-    image = it.needed("env.docker_image", line(500))
-    instance = it.instance("hardware.instance_type")
-    labels = _labels(it)
-    benchmark: dict[str, JsonValue] = {"benchmark": _name(it, labels, image)}
-    if described := " ".join((it.read("info.description", text) or "").split()):
+    image = descriptor.needed("env.docker_image", line(500))
+    instance = descriptor.instance("hardware.instance_type")
+    labels = _labels(descriptor)
+    benchmark: dict[str, JsonValue] = {"benchmark": _name(descriptor, labels, image)}
+    if described := " ".join((descriptor.read("info.description", text) or "").split()):
         benchmark["description"] = described
     if labels:
         benchmark["labels"] = {**labels}
     if served:
-        benchmark["services"] = {SERVER: _server(it)}
-    benchmark["target"] = _target(it, image, strategy)
+        benchmark["services"] = {SERVER: _server(descriptor)}
+    benchmark["target"] = _target(descriptor, image, strategy)
     benchmark["measure"] = {"timeout": TIMEOUT}
     if instance is not None:
         benchmark["needs"] = instance.needs()
-    benchmark["place"] = {"engine": "kubernetes", "kubernetes": cluster_of(it, strategy, instance, SERVER)}
-    if (times := it.read("info.scheduling", cron)) is not None:
+    benchmark["place"] = {"engine": "kubernetes", "kubernetes": cluster_of(descriptor, strategy, instance, SERVER)}
+    if (times := descriptor.read("info.scheduling", cron)) is not None:
         benchmark["schedule"] = times
-        it.say("info.scheduling", _TIMES)
-    _remark_meaningless(it, served=served)
+        descriptor.say("info.scheduling", _TIMES)
+    _remark_meaningless(descriptor, served=served)
     return benchmark
 
 
@@ -124,9 +124,9 @@ def _strategy(value: object) -> str:
     return str(strategy)
 
 
-def _labels(it: Descriptor) -> dict[str, str]:
-    labels = it.read("info.labels", scalars) or {}
-    if (task := it.read("info.task_name", line())) is not None:
+def _labels(descriptor: Descriptor) -> dict[str, str]:
+    labels = descriptor.read("info.labels", scalars) or {}
+    if (task := descriptor.read("info.task_name", line())) is not None:
         labels = {"task_name": task, **labels}
     # Theirs were labels of every metric too.
     for path, name in (
@@ -135,43 +135,45 @@ def _labels(it: Descriptor) -> dict[str, str]:
         ("ml.framework", "framework"),
         ("ml.framework_version", "framework_version"),
     ):
-        if (value := it.read(path, text)) and name not in labels:
+        if (value := descriptor.read(path, text)) and name not in labels:
             labels[name] = value
-            it.say(path, f"only a label here: labels.{name}")
+            descriptor.say(path, f"only a label here: labels.{name}")
     return labels
 
 
-def _name(it: Descriptor, labels: Mapping[str, str], image: str | None) -> str:
-    described = " ".join((it.read("info.description", text) or "").split())
-    return (it.read("info.task_name", line()) or labels.get("task_name") or described or image or "descriptor")[:200]
+def _name(descriptor: Descriptor, labels: Mapping[str, str], image: str | None) -> str:
+    described = " ".join((descriptor.read("info.description", text) or "").split())
+    return (descriptor.read("info.task_name", line()) or labels.get("task_name") or described or image or "descriptor")[
+        :200
+    ]
 
 
-def _target(it: Descriptor, image: str | None, strategy: str) -> dict[str, JsonValue]:
-    addresses = _addresses(it) if strategy == "inference" else {}
-    env = it.read("env.vars", variables) or {}
+def _target(descriptor: Descriptor, image: str | None, strategy: str) -> dict[str, JsonValue]:
+    addresses = _addresses(descriptor) if strategy == "inference" else {}
+    env = descriptor.read("env.vars", variables) or {}
     resolved = with_values(env, {_SCRIPTS: _CODE, **addresses})
-    target: dict[str, JsonValue] = {"image": image, **_command(it, resolved, strategy)}
+    target: dict[str, JsonValue] = {"image": image, **_command(descriptor, resolved, strategy)}
     if env or addresses:
         target["env"] = {**addresses, **{name: resolved[name] for name in env}}
-    if (script := it.read("ml.script.script", _script)) is not None:
+    if (script := descriptor.read("ml.script.script", _script)) is not None:
         target["code"] = script
-    elif any(_SCRIPTS in value for value in (*_texts(it), *env.values())):
-        it.remarks.append(
+    elif any(_SCRIPTS in value for value in (*_texts(descriptor), *env.values())):
+        descriptor.remarks.append(
             f"{_SCRIPTS} is used, and the descriptor names no code: set target.code to what `--script` "
             "named, such as --set target.code=src"
         )
-    if sources := it.sources("data.sources"):
+    if sources := descriptor.sources("data.sources"):
         target["fetch"] = sources
-    own, of_server = it.metrics("output.metrics"), it.metrics("server.output.metrics", SERVER, strategy)
+    own, of_server = descriptor.metrics("output.metrics"), descriptor.metrics("server.output.metrics", SERVER, strategy)
     if own or of_server:
         target["metrics"] = [*own, *of_server]
     if of_server:
-        it.remarks.append(_SERVER_LOG)
+        descriptor.remarks.append(_SERVER_LOG)
     return target
 
 
-def _texts(it: Descriptor) -> tuple[str, str]:
-    return it.read("ml.benchmark_code", text) or "", it.read("ml.args", text) or ""
+def _texts(descriptor: Descriptor) -> tuple[str, str]:
+    return descriptor.read("ml.benchmark_code", text) or "", descriptor.read("ml.args", text) or ""
 
 
 def _script(value: object) -> str:
@@ -181,16 +183,16 @@ def _script(value: object) -> str:
     return name
 
 
-def _command(it: Descriptor, variables: Mapping[str, str], strategy: str) -> dict[str, JsonValue]:
+def _command(descriptor: Descriptor, variables: Mapping[str, str], strategy: str) -> dict[str, JsonValue]:
     """The command of the container: that of the descriptor, or arguments for the image's own."""
-    code, args = _texts(it)
+    code, args = _texts(descriptor)
     if strategy == "horovod" and code.strip():
         return _script_of_a_shell(code, args)
-    words = it.words("ml.benchmark_code", code, variables)
-    more = it.words("ml.args", args, variables)
+    words = descriptor.words("ml.benchmark_code", code, variables)
+    more = descriptor.words("ml.args", args, variables)
     if words:
-        return {"command": it.as_written([*words, *more])}
-    return {"args": it.as_written(more)} if more else {}
+        return {"command": descriptor.as_written([*words, *more])}
+    return {"args": descriptor.as_written(more)} if more else {}
 
 
 def _script_of_a_shell(code: str, args: str) -> dict[str, JsonValue]:
@@ -202,55 +204,59 @@ def _script_of_a_shell(code: str, args: str) -> dict[str, JsonValue]:
     return {"command": [*first[2:].split(), "-c", rest.strip() + (f" {args}" if args else "")]}
 
 
-def _addresses(it: Descriptor) -> dict[str, str]:
+def _addresses(descriptor: Descriptor) -> dict[str, str]:
     """The variables by which a client finds its server."""
-    numbers = it.read("server.env.ports", ports) or []
+    numbers = descriptor.read("server.env.ports", ports) or []
     addresses = {"INFERENCE_SERVER_HOST": f"{{host:{SERVER}}}"}
     for index, number in enumerate(numbers):
         addresses["INFERENCE_SERVER_PORT" + (f"_{index}" if index else "")] = str(number)
     return addresses
 
 
-def _server(it: Descriptor) -> dict[str, JsonValue]:
-    service: dict[str, JsonValue] = {"image": it.needed("server.env.docker_image", line(500))}
-    env = it.read("server.env.vars", variables) or {}
+def _server(descriptor: Descriptor) -> dict[str, JsonValue]:
+    service: dict[str, JsonValue] = {"image": descriptor.needed("server.env.docker_image", line(500))}
+    env = descriptor.read("server.env.vars", variables) or {}
     resolved = with_values(env, {})
-    start = it.needed("server.env.start_command", text) or ""
-    args = it.read("server.env.start_command_args", text) or ""
-    words = it.words("server.env.start_command", start, resolved)
-    words += it.words("server.env.start_command_args", args, resolved)
+    start = descriptor.needed("server.env.start_command", text) or ""
+    args = descriptor.read("server.env.start_command_args", text) or ""
+    words = descriptor.words("server.env.start_command", start, resolved)
+    words += descriptor.words("server.env.start_command_args", args, resolved)
     if words:
-        service["command"] = it.as_written(words)
-    numbers = it.needed("server.env.ports", ports)
-    service["port"] = it.read("server.env.readiness_probe.port", whole(1, 65_535)) or (numbers[0] if numbers else None)
-    service["ready"] = _ready(it)
-    if (instance := it.instance("server.hardware.instance_type")) is not None:
+        service["command"] = descriptor.as_written(words)
+    numbers = descriptor.needed("server.env.ports", ports)
+    service["port"] = descriptor.read("server.env.readiness_probe.port", whole(1, 65_535)) or (
+        numbers[0] if numbers else None
+    )
+    service["ready"] = _ready(descriptor)
+    if (instance := descriptor.instance("server.hardware.instance_type")) is not None:
         service["needs"] = instance.needs()
     if env:
         service["env"] = {name: resolved[name] for name in env}
-    if models := it.sources("server.models"):
+    if models := descriptor.sources("server.models"):
         service["fetch"] = models
     return service
 
 
-def _ready(it: Descriptor) -> dict[str, JsonValue]:
+def _ready(descriptor: Descriptor) -> dict[str, JsonValue]:
     at = "server.env.readiness_probe"
-    path = it.read(f"{at}.path", line(500))
-    scheme = (it.read(f"{at}.scheme", line(10)) or "http").lower()
+    path = descriptor.read(f"{at}.path", line(500))
+    scheme = (descriptor.read(f"{at}.scheme", line(10)) or "http").lower()
     if scheme not in ("http", "https"):
-        it.fields.wrong(f"{at}.scheme", f"must be http or https, not {shown(scheme)}")
-    ignored = [name for name in _PROBED if it.read(f"{at}.{name}", whole(0, 86_400)) is not None]
+        descriptor.fields.wrong(f"{at}.scheme", f"must be http or https, not {shown(scheme)}")
+    ignored = [name for name in _PROBED if descriptor.read(f"{at}.{name}", whole(0, 86_400)) is not None]
     for name in ignored:
-        it.say(f"{at}.{name}", _ASKED)
-    delay = it.read(f"{at}.initial_delay_seconds", whole(0, 86_400)) or 0
+        descriptor.say(f"{at}.{name}", _ASKED)
+    delay = descriptor.read(f"{at}.initial_delay_seconds", whole(0, 86_400)) or 0
     timing: dict[str, JsonValue] = {"within": f"{delay + _READY_S}s"} if delay >= _READY_S else {}
     if path is None:
-        if it.fields.given([f"{at}.port", f"{at}.scheme"]) or ignored:
-            it.fields.wrong(f"{at}.path", "it is needed for a readiness probe")
-        it.remarks.append("the server has no readiness probe: it counts as ready when its port takes a connection")
+        if descriptor.fields.given([f"{at}.port", f"{at}.scheme"]) or ignored:
+            descriptor.fields.wrong(f"{at}.path", "it is needed for a readiness probe")
+        descriptor.remarks.append(
+            "the server has no readiness probe: it counts as ready when its port takes a connection"
+        )
         return {"tcp": True, **timing}
     if scheme == "https":
-        it.say(
+        descriptor.say(
             f"{at}.scheme",
             "only that its port takes a connection is looked at; a command can ask over https: "
             "services.server.ready.command",
@@ -259,28 +265,28 @@ def _ready(it: Descriptor) -> dict[str, JsonValue]:
     return {"http": path, **timing}
 
 
-def _remark_meaningless(it: Descriptor, *, served: bool) -> None:
+def _remark_meaningless(descriptor: Descriptor, *, served: bool) -> None:
     """Say of each field that is known and does nothing here why it does nothing."""
-    version = it.read("spec_version", line())
+    version = descriptor.read("spec_version", line())
     if version is not None and version != SPEC_VERSION:
-        it.say("spec_version", f"it is read as {SPEC_VERSION}, the only one that there was")
-    engine = it.read("info.execution_engine", line())
+        descriptor.say("spec_version", f"it is read as {SPEC_VERSION}, the only one that there was")
+    engine = descriptor.read("info.execution_engine", line())
     if engine is not None and engine not in _ENGINES:
-        it.fields.wrong("info.execution_engine", f"must be one of {', '.join(_ENGINES)}, not {shown(engine)}")
+        descriptor.fields.wrong("info.execution_engine", f"must be one of {', '.join(_ENGINES)}, not {shown(engine)}")
     elif engine == "aws.sagemaker":
-        it.say("info.execution_engine", "there is no managed training service here: it runs on Kubernetes")
+        descriptor.say("info.execution_engine", "there is no managed training service here: it runs on Kubernetes")
     for name in ("python_version", "sagemaker_job_name", "merge"):
-        if it.fields.given([f"custom_params.{name}"]):
-            it.say(f"custom_params.{name}", _SAGEMAKER)
-    if it.fields.given(["custom_params.hyper_params"]):
-        it.say("custom_params.hyper_params", f"{_SAGEMAKER}; put them into target.command as --name value")
-    if it.fields.given(["server.env.liveliness_probe"]):
-        it.say(
+        if descriptor.fields.given([f"custom_params.{name}"]):
+            descriptor.say(f"custom_params.{name}", _SAGEMAKER)
+    if descriptor.fields.given(["custom_params.hyper_params"]):
+        descriptor.say("custom_params.hyper_params", f"{_SAGEMAKER}; put them into target.command as --name value")
+    if descriptor.fields.given(["server.env.liveliness_probe"]):
+        descriptor.say(
             "server.env.liveliness_probe",
             "a server that ends fails its run; whether it still answers, the client tells",
         )
     if not served:
-        for path in [path for path in it.fields.left() if path.startswith("server.")]:
-            it.fields.given([path])
-            it.say(path, 'a server belongs to strategy = "inference"; left out')
-    it.remarks += [_HERE.replace("{server}", " and services.server.image=null" if served else ""), _RUNS]
+        for path in [path for path in descriptor.fields.left() if path.startswith("server.")]:
+            descriptor.fields.given([path])
+            descriptor.say(path, 'a server belongs to strategy = "inference"; left out')
+    descriptor.remarks += [_HERE.replace("{server}", " and services.server.image=null" if served else ""), _RUNS]

@@ -256,42 +256,45 @@ _LAUNCHER = (
 )
 
 
-def cluster_of(it: Descriptor, strategy: str, instance: Instance | None, server: str) -> dict[str, JsonValue]:
+def cluster_of(descriptor: Descriptor, strategy: str, instance: Instance | None, server: str) -> dict[str, JsonValue]:
     """The section `place.kubernetes` of a descriptor; a strategy is single_node, inference or horovod."""
-    cluster: dict[str, JsonValue] = {"node_selector": {**_type(it, "hardware.instance_type"), **_zone(it)}, **_MODEST}
-    shared = _shared_memory(it, "env.extended_shm")
+    cluster: dict[str, JsonValue] = {
+        "node_selector": {**_type(descriptor, "hardware.instance_type"), **_zone(descriptor)},
+        **_MODEST,
+    }
+    shared = _shared_memory(descriptor, "env.extended_shm")
     if shared:
         cluster["shm"] = "unlimited"
-    privileged = it.read("env.privileged", flag) or False
+    privileged = descriptor.read("env.privileged", flag) or False
     if privileged:
         cluster["privileged"] = True
     if strategy == "inference":
-        cluster["each"] = {server: _server(it, shared=shared, privileged=privileged)}
+        cluster["each"] = {server: _server(descriptor, shared=shared, privileged=privileged)}
     if strategy == "horovod":
-        cluster["distributed"] = _distributed(it, instance)
-        it.remarks.append(_LAUNCHER)
+        cluster["distributed"] = _distributed(descriptor, instance)
+        descriptor.remarks.append(_LAUNCHER)
     else:
         for name in ("num_instances", "processes_per_instance"):
-            if it.fields.given([f"hardware.distributed.{name}"]):
-                it.say(f"hardware.distributed.{name}", 'it belongs to strategy = "horovod"; left out')
+            if descriptor.fields.given([f"hardware.distributed.{name}"]):
+                descriptor.say(f"hardware.distributed.{name}", 'it belongs to strategy = "horovod"; left out')
     return cluster
 
 
-def _type(it: Descriptor, path: str) -> dict[str, JsonValue]:
-    name = it.read(path, label_value)
+def _type(descriptor: Descriptor, path: str) -> dict[str, JsonValue]:
+    name = descriptor.read(path, label_value)
     return {} if name is None else {TYPE_LABEL: name}
 
 
-def _zone(it: Descriptor) -> dict[str, JsonValue]:
-    zone = it.read("hardware.availability_zone", label_value)
-    by_id = it.read("hardware.aws_zone_id", label_value)
+def _zone(descriptor: Descriptor) -> dict[str, JsonValue]:
+    zone = descriptor.read("hardware.availability_zone", label_value)
+    by_id = descriptor.read("hardware.aws_zone_id", label_value)
     if zone is not None and by_id is not None:
-        it.say("hardware.aws_zone_id", "hardware.availability_zone says it too, and holds")
+        descriptor.say("hardware.aws_zone_id", "hardware.availability_zone says it too, and holds")
     if zone is not None:
         return {ZONE_LABEL: zone}
     if by_id is None:
         return {}
-    it.say(
+    descriptor.say(
         "hardware.aws_zone_id",
         f"its nodes must carry the label {ZONE_ID_LABEL}; where they do not, take it out of "
         "place.kubernetes.node_selector",
@@ -299,28 +302,31 @@ def _zone(it: Descriptor) -> dict[str, JsonValue]:
     return {ZONE_ID_LABEL: by_id}
 
 
-def _shared_memory(it: Descriptor, path: str) -> bool:
-    shared = it.read(path, flag)
+def _shared_memory(descriptor: Descriptor, path: str) -> bool:
+    shared = descriptor.read(path, flag)
     return True if shared is None else shared
 
 
-def _server(it: Descriptor, *, shared: bool, privileged: bool) -> dict[str, JsonValue]:
+def _server(descriptor: Descriptor, *, shared: bool, privileged: bool) -> dict[str, JsonValue]:
     """The options of the server's pod; what is the same as the client's is left out."""
-    options: dict[str, JsonValue] = {"node_selector": _type(it, "server.hardware.instance_type"), "one_per_node": True}
-    own = _shared_memory(it, "server.env.extended_shm")
+    options: dict[str, JsonValue] = {
+        "node_selector": _type(descriptor, "server.hardware.instance_type"),
+        "one_per_node": True,
+    }
+    own = _shared_memory(descriptor, "server.env.extended_shm")
     if own != shared:
         options["shm"] = "unlimited" if own else _LITTLE_SHM
-    rights = it.read("server.env.privileged", flag) or False
+    rights = descriptor.read("server.env.privileged", flag) or False
     if rights != privileged:
         options["privileged"] = rights
     return options
 
 
-def _distributed(it: Descriptor, instance: Instance | None) -> dict[str, JsonValue]:
-    pods = it.read("hardware.distributed.num_instances", whole(2, MOST_NODES)) or NODES
-    ranks = it.read("hardware.distributed.processes_per_instance", _processes) or int(PROCESSES)
+def _distributed(descriptor: Descriptor, instance: Instance | None) -> dict[str, JsonValue]:
+    pods = descriptor.read("hardware.distributed.num_instances", whole(2, MOST_NODES)) or NODES
+    ranks = descriptor.read("hardware.distributed.processes_per_instance", _processes) or int(PROCESSES)
     if ranks == "gpus" and instance is not None and not instance.gpus:
-        it.fields.wrong("hardware.distributed.processes_per_instance", f"is gpus, and {instance.name} has none")
+        descriptor.fields.wrong("hardware.distributed.processes_per_instance", f"is gpus, and {instance.name} has none")
     return {"pods": pods, "ranks": ranks, "launch": "first", "others": _SSHD}
 
 

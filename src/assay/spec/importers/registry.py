@@ -88,15 +88,15 @@ def find_importer(name: str) -> Importer:
     return _checked(name, loaded)
 
 
-def _checked(name: str, found: Any) -> Importer:  # noqa: ANN401  (a module, or whatever a package registers)
-    absent = [part for part in ("TITLE", "recognises", "imported") if not hasattr(found, part)]
+def _checked(name: str, registered: Any) -> Importer:  # noqa: ANN401  (a module, or what a package registers)
+    absent = [part for part in ("TITLE", "recognises", "imported") if not hasattr(registered, part)]
     if absent:
         raise UsageError(
             f"what is registered as the importer {name!r} has no {' and no '.join(absent)}",
             code="importer",
             try_="see assay.spec.importers.Importer",
         )
-    importer: Importer = found
+    importer: Importer = registered
     return importer
 
 

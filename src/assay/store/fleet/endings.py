@@ -241,7 +241,7 @@ def _refuse_foreign(session: Session, campaign: str) -> None:
 
 def _keep_replaced(session: Session, ids: Sequence[str], now: float) -> None:
     columns = ["job_id", "fence", "agent_id", "at", "reason", "document"]
-    had = select(
+    replaced = select(
         JobRow.id, JobRow.fence, func.coalesce(JobRow.agent_id, ""), literal(now), literal("replaced"), JobRow.result
     ).where(JobRow.id.in_(ids), JobRow.result.is_not(None))
-    session.execute(insert(EvidenceRow).from_select(columns, had))
+    session.execute(insert(EvidenceRow).from_select(columns, replaced))

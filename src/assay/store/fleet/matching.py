@@ -213,11 +213,11 @@ def _parts_for(
             stays = stays or who.agent.id in {job.agent for job in others}
             continue
         parts = _jobs(session, campaign, JobRow.needs == key)
-        had = {job.agent for job in parts if job.state != "pending"}
-        if who.agent.id in had:
+        agents = {job.agent for job in parts if job.state != "pending"}
+        if who.agent.id in agents:
             continue
         waiting = sum(job.state == "pending" for job in parts)
-        idle, living = _others(session, who, key, had)
+        idle, living = _others(session, who, key, agents)
         if key in busy or 1 + idle >= waiting:
             allowed.append(key)
         else:
@@ -230,7 +230,7 @@ def _jobs(session: Session, campaign: str, *conditions: ColumnElement[bool]) -> 
     return session.execute(select(*columns).where(JobRow.campaign_id == campaign, *conditions)).all()
 
 
-def _others(session: Session, who: LeaseCandidate, key: str, had: set[str | None]) -> tuple[int, int]:
+def _others(session: Session, who: LeaseCandidate, key: str, agents: set[str | None]) -> tuple[int, int]:
     """How many other agents could take a part now, and how many once they have ended what they do."""
     heard = AgentRow.last_seen >= who.now - who.patience_s
     rows = session.execute(
@@ -238,7 +238,7 @@ def _others(session: Session, who: LeaseCandidate, key: str, had: set[str | None
             AgentRow.id != who.agent.id, AgentRow.draining.is_(False), AgentRow.state != "faulty", heard
         )
     ).all()
-    able = [(agent, holds) for agent, holds in rows if agent.id not in had and key in who.met(session, agent)]
+    able = [(agent, holds) for agent, holds in rows if agent.id not in agents and key in who.met(session, agent)]
     return sum(agent.slots > holds for agent, holds in able), len(able)
 
 
@@ -379,7 +379,7 @@ def _is_its_own(session: Session, asking: LeaseCandidate, campaign: str, key: st
 
 def _is_its_turn(session: Session, asking: LeaseCandidate, campaign: str, key: str) -> bool:
     """Spread: no idle agent that could take it has had fewer jobs of this campaign."""
-    had: dict[str, int] = dict(
+    held: dict[str, int] = dict(
         session.execute(
             select(AttemptRow.agent_id, func.count())
             .join(JobRow, JobRow.id == AttemptRow.job_id)
@@ -387,11 +387,11 @@ def _is_its_turn(session: Session, asking: LeaseCandidate, campaign: str, key: s
             .group_by(AttemptRow.agent_id)
         ).all()
     )
-    own_jobs = had.get(asking.agent.id, 0)
+    own_jobs = held.get(asking.agent.id, 0)
     if own_jobs == 0:
         return True
     return not any(
-        had.get(agent, 0) < own_jobs and (row := session.get(AgentRow, agent)) and key in asking.met(session, row)
+        held.get(agent, 0) < own_jobs and (row := session.get(AgentRow, agent)) and key in asking.met(session, row)
         for agent in _idle(session, asking, campaign)
     )
 

@@ -71,20 +71,20 @@ class JobSubmission:
         return Part(self.job.campaign, "job", self.group.name, self.job.index, self.attempt)
 
 
-def job_objects(setting: Setting, one: JobSubmission) -> tuple[Object, ...]:
+def job_objects(setting: Setting, submission: JobSubmission) -> tuple[Object, ...]:
     """The Job of one attempt; several where its pods go together and the server knows no Indexed Jobs."""
-    members = members_of(setting, one.group, one.job, one.attempt)
-    if one.group.kind != "ranks":
-        (member,) = (each for each in members if each.index == one.job.index)
-        return (_job(setting, one, member),)
+    members = members_of(setting, submission.group, submission.job, submission.attempt)
+    if submission.group.kind != "ranks":
+        (member,) = (each for each in members if each.index == submission.job.index)
+        return (_job(setting, submission, member),)
     if setting.version.has(INDEXED_SINCE):
-        return (_job(setting, one, members[0], completions=len(members)),)
-    return tuple(_job(setting, one, member) for member in members)
+        return (_job(setting, submission, members[0], completions=len(members)),)
+    return tuple(_job(setting, submission, member) for member in members)
 
 
 def document(
     setting: Setting,
-    one: JobSubmission,
+    submission: JobSubmission,
     hosts: Mapping[str, Mapping[str, Any]] | None = None,
     also: Mapping[str, str] | None = None,
 ) -> Object:
@@ -94,19 +94,23 @@ def document(
         UsageError: if it is larger than Kubernetes takes.
     """
     held = {
-        "job.json": to_json(shipped(one.job), indent=2),
-        "services.json": json.dumps(hosts if hosts is not None else addresses(setting, one.group), indent=2),
+        "job.json": to_json(shipped(submission.job), indent=2),
+        "services.json": json.dumps(hosts if hosts is not None else addresses(setting, submission.group), indent=2),
         **(also or {}),
     }
-    if one.group.meets:
-        held |= ranks_document(setting, one.group, one.job, one.attempt)
+    if submission.group.meets:
+        held |= ranks_document(setting, submission.group, submission.job, submission.attempt)
     size = sum(len(text.encode()) for text in held.values())
     if size > PART_BYTES:
-        message = f"the document of job {one.job.index} has {show_bytes(size)}, more than Kubernetes takes"
+        message = f"the document of job {submission.job.index} has {show_bytes(size)}, more than Kubernetes takes"
         raise UsageError(message, code="kubernetes-document", try_="put long texts into files")
-    part = Part(one.job.campaign, "files", one.group.name, one.job.index, one.attempt)
+    part = Part(submission.job.campaign, "files", submission.group.name, submission.job.index, submission.attempt)
     return _object(
-        "v1", "ConfigMap", names.document_name(one.job.campaign, one.job.index, one.attempt), part.labels(), data=held
+        "v1",
+        "ConfigMap",
+        names.document_name(submission.job.campaign, submission.job.index, submission.attempt),
+        part.labels(),
+        data=held,
     )
 
 
@@ -171,27 +175,29 @@ def owner_reference(owner: Document) -> Object:
     return {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": name_of(owner), "uid": uid_of(owner)}
 
 
-def _job(setting: Setting, one: JobSubmission, member: Member, completions: int = 0) -> Object:
+def _job(setting: Setting, submission: JobSubmission, member: Member, completions: int = 0) -> Object:
     """A Job: one pod, or as many as must be there together; never a second try at one of them."""
     indexed = completions > 0
-    rank = member.rank if one.group.kind == "ranks" and not indexed else None
-    part = Part(one.job.campaign, "job", one.group.name, one.job.index, one.attempt, rank=rank)
+    rank = member.rank if submission.group.kind == "ranks" and not indexed else None
+    part = Part(
+        submission.job.campaign, "job", submission.group.name, submission.job.index, submission.attempt, rank=rank
+    )
     count = completions or 1
     spec: Object = {
         "backoffLimit": 0,
         "completions": count,
         "parallelism": count,
         "template": {
-            "metadata": pod_metadata(one.group.pod, part.labels(), measures=True),
-            "spec": _pod(setting, one, member, indexed=indexed),
+            "metadata": pod_metadata(submission.group.pod, part.labels(), measures=True),
+            "spec": _pod(setting, submission, member, indexed=indexed),
         },
     }
     spec |= {"completionMode": "Indexed"} if indexed else {}
     spec |= _by_version(setting)
     queue = {QUEUE: setting.section.queue} if setting.section.queue else {}
-    name = names.job_name(one.job.campaign, one.job.index, one.attempt, rank)
+    name = names.job_name(submission.job.campaign, submission.job.index, submission.attempt, rank)
     made = _object("batch/v1", "Job", name, {**part.labels(), **queue}, spec=spec)
-    made["metadata"]["annotations"] = {DIGEST: one.job.digest, BENCHMARK: one.job.benchmark}
+    made["metadata"]["annotations"] = {DIGEST: submission.job.digest, BENCHMARK: submission.job.benchmark}
     return made
 
 
@@ -209,12 +215,12 @@ def _by_version(setting: Setting) -> Object:
     return spec
 
 
-def _pod(setting: Setting, one: JobSubmission, member: Member, *, indexed: bool) -> Object:
-    pod, asked = one.group.pod, asked_of(one.job, one.group)
-    mounts = [*_mounts(one), *own_mounts(pod)]
+def _pod(setting: Setting, submission: JobSubmission, member: Member, *, indexed: bool) -> Object:
+    pod, asked = submission.group.pod, asked_of(submission.job, submission.group)
+    mounts = [*_mounts(submission), *own_mounts(pod)]
     image = pod.image or setting.section.image or ""
-    program = _program(one.job)
-    env = [*secret_variables(pod.secrets, setting.campaign), *_variables(setting, one, member, indexed=indexed)]
+    program = _program(submission.job)
+    env = [*secret_variables(pod.secrets, setting.campaign), *_variables(setting, submission, member, indexed=indexed)]
     made = container(
         CONTAINER,
         image,
@@ -245,29 +251,29 @@ def _program(job: Job) -> str:
     return (target.image or "").removeprefix("docker://") if boxed and isinstance(target, CommandTarget) else ""
 
 
-def _mounts(one: JobSubmission) -> list[Mounted]:
-    held = names.document_name(one.job.campaign, one.job.index, one.attempt)
+def _mounts(submission: JobSubmission) -> list[Mounted]:
+    held = names.document_name(submission.job.campaign, submission.job.index, submission.attempt)
     mounts = [
         Mounted("job", DOCUMENT, {"configMap": {"name": held}}, read_only=True),
         Mounted("work", WORK, {"emptyDir": {}}),
     ]
-    if one.files:
-        sources = [{"configMap": {"name": name}} for name in one.files]
+    if submission.files:
+        sources = [{"configMap": {"name": name}} for name in submission.files]
         mounts.append(Mounted("files", FILES, {"projected": {"sources": sources}}, read_only=True))
     return mounts
 
 
-def _variables(setting: Setting, one: JobSubmission, member: Member, *, indexed: bool) -> list[Object]:
+def _variables(setting: Setting, submission: JobSubmission, member: Member, *, indexed: bool) -> list[Object]:
     own = {"ASSAY_POD_JOB": DOCUMENT, "ASSAY_POD_WORK": WORK, "PYTHONUNBUFFERED": "1"}
-    own |= {"ASSAY_POD_FILES": FILES} if one.files else {}
+    own |= {"ASSAY_POD_FILES": FILES} if submission.files else {}
     variables = [
         field_variable("ASSAY_POD_NAME", "metadata.name"),
         field_variable("ASSAY_POD_UID", "metadata.uid"),
         field_variable("ASSAY_POD_NODE", "spec.nodeName"),
         field_variable("ASSAY_POD_IP", "status.podIP"),
     ]
-    together = rank_variables(setting, one.group, member, indexed=indexed) if one.group.meets else []
-    return [*variables, *together, *plain_variables({**one.group.pod.env, **setting.env, **own})]
+    together = rank_variables(setting, submission.group, member, indexed=indexed) if submission.group.meets else []
+    return [*variables, *together, *plain_variables({**submission.group.pod.env, **setting.env, **own})]
 
 
 def _object(version: str, kind: str, name: str, labels: Mapping[str, str], **more: Any) -> Object:  # noqa: ANN401

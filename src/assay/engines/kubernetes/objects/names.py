@@ -152,14 +152,14 @@ def host_of(service: str, namespace: str) -> str:
     return f"{service}.{namespace}.svc" if namespace else service
 
 
-def refuse_foreign(found: Document, wanted: Document) -> None:
+def refuse_foreign(existing: Document, wanted: Document) -> None:
     """Raise if an object of a name has another owner.
 
     Raises:
         MeasureError: with the campaign that it carries instead.
     """
-    own, other = labels_of(wanted).get(CAMPAIGN), labels_of(found).get(CAMPAIGN)
-    if own is None or own != other or labels_of(found).get(MANAGED) != OWNER:
+    own, other = labels_of(wanted).get(CAMPAIGN), labels_of(existing).get(CAMPAIGN)
+    if own is None or own != other or labels_of(existing).get(MANAGED) != OWNER:
         kind, named = wanted.get("kind", "object"), wanted.get("metadata", {}).get("name", "")
         raise MeasureError(
             f"there is already a {kind} {named} that belongs to {f'campaign {other}' if other else 'another owner'}",

@@ -48,19 +48,19 @@ _GRACE_S = 10
 _NEVER = 100_000
 
 
-def fetcher(setting: Setting, one: GroupService, wanted: Sequence[Fetch]) -> Object:
+def fetcher(setting: Setting, service: GroupService, wanted: Sequence[Fetch]) -> Object:
     """The container that fetches the files of a service before the service starts; it has assay's own image."""
     own = job_pod(setting.section)
     # Of the service's options those that are about its node hold for this container too; its image is ours.
-    pod = one.pod.model_copy(update={"pull": own.pull})
+    pod = service.pod.model_copy(update={"pull": own.pull})
     asked = [entry.model_dump(mode="json", exclude_defaults=True) for entry in wanted]
     env = [
-        *secret_variables(one.fetching, setting.campaign),
-        *plain_variables({**one.pod.env, "ASSAY_CACHE": _CACHE, "PYTHONUNBUFFERED": "1"}),
+        *secret_variables(service.fetching, setting.campaign),
+        *plain_variables({**service.pod.env, "ASSAY_CACHE": _CACHE, "PYTHONUNBUFFERED": "1"}),
     ]
     words = (setting.section.python, "-m", PROGRAM, json.dumps(asked), FETCHED)
     made = container(
-        FETCHER, own.image or "", pod, words=words, env=env, asked=_without_devices(one.asked), mounts=(_whole(),)
+        FETCHER, own.image or "", pod, words=words, env=env, asked=_without_devices(service.asked), mounts=(_whole(),)
     )
     made["terminationMessagePolicy"] = "FallbackToLogsOnError"
     return made
@@ -114,33 +114,33 @@ def _ports(setting: Setting, group: Group, own: GroupService) -> Ports:
     )
 
 
-def _part(setting: Setting, group: Group, one: GroupService) -> Part:
-    return Part(setting.campaign, "service", group.name, service=one.name)
+def _part(setting: Setting, group: Group, service: GroupService) -> Part:
+    return Part(setting.campaign, "service", group.name, service=service.name)
 
 
-def _service(setting: Setting, group: Group, one: GroupService) -> Object:
-    part = _part(setting, group, one)
+def _service(setting: Setting, group: Group, service: GroupService) -> Object:
+    part = _part(setting, group, service)
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": names.service_name(setting.campaign, group.name, one.name), "labels": part.labels()},
+        "metadata": {"name": names.service_name(setting.campaign, group.name, service.name), "labels": part.labels()},
         "spec": {
             "type": "ClusterIP",
             "selector": part.labels(),
-            "ports": [{"name": SERVICE, "port": one.port, "targetPort": one.port}],
+            "ports": [{"name": SERVICE, "port": service.port, "targetPort": service.port}],
         },
     }
 
 
-def _deployment(setting: Setting, group: Group, one: GroupService, section: Service, ports: Ports) -> Object:
-    part = _part(setting, group, one)
+def _deployment(setting: Setting, group: Group, service: GroupService, section: Service, ports: Ports) -> Object:
+    part = _part(setting, group, service)
     within_s = whole_seconds(section.ready.within)
     queue = {QUEUE: setting.section.queue} if setting.section.queue else {}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {
-            "name": names.service_name(setting.campaign, group.name, one.name),
+            "name": names.service_name(setting.campaign, group.name, service.name),
             "labels": {**part.labels(), **queue},
         },
         "spec": {
@@ -150,38 +150,38 @@ def _deployment(setting: Setting, group: Group, one: GroupService, section: Serv
             "progressDeadlineSeconds": 2 * within_s + _SLACK_S,
             "selector": {"matchLabels": part.labels()},
             "template": {
-                "metadata": pod_metadata(one.pod, part.labels(), measures=bool(one.pod.one_per_node)),
-                "spec": _pod(setting, one, section, ports),
+                "metadata": pod_metadata(service.pod, part.labels(), measures=bool(service.pod.one_per_node)),
+                "spec": _pod(setting, service, section, ports),
             },
         },
     }
 
 
-def _pod(setting: Setting, one: GroupService, section: Service, ports: Ports) -> Object:
-    mounts, wanted = own_mounts(one.pod), section.fetch
+def _pod(setting: Setting, service: GroupService, section: Service, ports: Ports) -> Object:
+    mounts, wanted = own_mounts(service.pod), section.fetch
     # Secrets first, since Kubernetes puts into a text only what stands above it; the file's own variables last
-    port = str(one.port)
-    own = {"PORT": port, "ASSAY_PORT": port, "HOST": LISTEN, "ASSAY_HOST": LISTEN, **one.pod.env}
+    port = str(service.port)
+    own = {"PORT": port, "ASSAY_PORT": port, "HOST": LISTEN, "ASSAY_HOST": LISTEN, **service.pod.env}
     # A variable whose text refers to a secret of its own name: the secret needs another one.
-    called = {name: f"ASSAY_SECRET_{name}" if name in section.env else name for name in one.pod.secrets}
-    secrets = secret_variables({called[name]: text for name, text in one.pod.secrets.items()}, setting.campaign)
+    called = {name: f"ASSAY_SECRET_{name}" if name in section.env else name for name in service.pod.secrets}
+    secrets = secret_variables({called[name]: text for name, text in service.pod.secrets.items()}, setting.campaign)
     given = [{"name": name, "value": with_secrets(ports.fill(text), called)} for name, text in section.env.items()]
     made = container(
         SERVICE,
-        one.image,
-        one.pod,
+        service.image,
+        service.pod,
         words=_words(section, ports),
         env=[*secrets, *plain_variables({name: text for name, text in own.items() if name not in section.env}), *given],
-        asked=one.asked,
+        asked=service.asked,
         mounts=mounts,
     )
-    made |= {"ports": [{"name": SERVICE, "containerPort": one.port}], **_probes(section.ready, one, ports)}
+    made |= {"ports": [{"name": SERVICE, "containerPort": service.port}], **_probes(section.ready, service, ports)}
     made |= {"workingDir": section.cwd} if section.cwd else {}
     made["terminationMessagePolicy"] = "FallbackToLogsOnError"
-    spec = pod_spec(one.pod, one.asked, [made], mounts, setting.version, apart=bool(one.pod.one_per_node))
+    spec = pod_spec(service.pod, service.asked, [made], mounts, setting.version, apart=bool(service.pod.one_per_node))
     if wanted:
         made["volumeMounts"] = [*made.get("volumeMounts", ()), *fetched_mounts(wanted)]
-        spec["initContainers"] = [fetcher(setting, one, wanted)]
+        spec["initContainers"] = [fetcher(setting, service, wanted)]
         spec["volumes"] = [*spec.get("volumes", ()), fetched_volume()]
     return {**spec, "terminationGracePeriodSeconds": _GRACE_S}
 
@@ -206,16 +206,16 @@ def _split(command: str | tuple[str, ...]) -> tuple[str, ...]:
     return split
 
 
-def _probes(ready: Ready, one: GroupService, ports: Ports) -> Object:
+def _probes(ready: Ready, service: GroupService, ports: Ports) -> Object:
     """How Kubernetes knows that a service is ready: asked until it once is, and then left alone under the load."""
     asked: list[Object] = []
     if ready.http is not None:
         path = ports.fill(ready.http)
-        asked.append({"httpGet": {"path": path if path.startswith("/") else f"/{path}", "port": one.port}})
+        asked.append({"httpGet": {"path": path if path.startswith("/") else f"/{path}", "port": service.port}})
     if ready.command is not None:
         asked.append({"exec": {"command": [ports.fill(word) for word in _split(ready.command)]}})
     if (ready.tcp and ready.http is None) or not asked:
-        asked.insert(0, {"tcpSocket": {"port": one.port}})
+        asked.insert(0, {"tcpSocket": {"port": service.port}})
     tries = max(1, whole_seconds(ready.within) // _LOOK_S)
     first = {**asked[0], "periodSeconds": _LOOK_S, "timeoutSeconds": _ANSWER_S, "failureThreshold": tries}
     if len(asked) == 1:
