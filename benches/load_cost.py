@@ -18,7 +18,7 @@ from benches.processes import PeerError
 
 START_S, MEMORY_MB, MILLION_MB = 1.0, 100.0, 500.0
 REQUESTS, USERS, TOKENS = 2_000, 64, 32
-_LOOK_S = 0.05
+_POLL_S = 0.05
 # A million answers take minutes; the run may take half an hour before it is given up.
 _LONG_S = 1_800.0
 
@@ -47,12 +47,12 @@ def _normal(sim: Simulated, peers: Sequence[Client], absent: dict[str, str], *, 
     ours = load_clients.ours()
     _run(sim, ours, requests)  # what is measured once on a machine is measured here
     starts = [_run(sim, ours, requests).start_s for _ in range(rounds)]
-    seen = [_run(sim, ours, requests, look_s=_LOOK_S) for _ in range(max(2, rounds // 2))]
+    seen = [_run(sim, ours, requests, look_s=_POLL_S) for _ in range(max(2, rounds // 2))]
     rows = [_row("**assay run**", starts, seen, judged=True)]
     for peer in peers:
         try:
             _run(sim, peer, USERS)
-            found = [_run(sim, peer, requests, look_s=_LOOK_S) for _ in range(1 if quick else 2)]
+            found = [_run(sim, peer, requests, look_s=_POLL_S) for _ in range(1 if quick else 2)]
         except PeerError as problem:
             rows.append([peer.name, f"not measured: {problem}", "", "", "", "", ""])
         else:
@@ -75,7 +75,7 @@ def _normal(sim: Simulated, peers: Sequence[Client], absent: dict[str, str], *, 
         ),
         (
             f"Memory: the sum over the client's process tree of resident pages, those that processes share counted in "
-            f"parts (PSS), looked at every {1000 * _LOOK_S:.0f} ms. Ours: {rounds} rounds for the start, without "
+            f"parts (PSS), looked at every {1000 * _POLL_S:.0f} ms. Ours: {rounds} rounds for the start, without "
             f"anybody looking, and {max(2, rounds // 2)} for the memory."
         ),
     ]
@@ -106,7 +106,7 @@ def _long(sim: Simulated, counts: Sequence[int]) -> Table:
     for requests in counts:
         with workspace() as folder:
             used = tree(
-                _plain(sim, requests, folder), folder, load_clients.ours().environment, look_s=_LOOK_S, limit_s=_LONG_S
+                _plain(sim, requests, folder), folder, load_clients.ours().environment, look_s=_POLL_S, limit_s=_LONG_S
             )
         last = requests == counts[-1]
         verdict = median_of([used.peak_mb]).below(MILLION_MB) if last else ""

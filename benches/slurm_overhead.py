@@ -27,7 +27,7 @@ An array of jobs that each print one line: how long it takes from the first comm
 result is there, beside plain `sbatch --array` of the same commands, which keeps no results at all. One Slurm on this
 machine with six virtual nodes of four processors each; everything shares the machine's real cores."""
 _LINE = "x=1"
-_LOOK_S = 0.1
+_POLL_S = 0.1
 # A measuring process and what it starts: with 150 MiB, Slurm ended some of them.
 _MEMORY_MB = 400
 _PATIENCE_S = 1_200.0
@@ -94,7 +94,7 @@ def _plain(
     while cluster.queued():
         if perf_counter() - begin > _PATIENCE_S:
             raise TimeoutError("the array does not end")
-        sleep(_LOOK_S)
+        sleep(_POLL_S)
     done = perf_counter() - begin
     return Seen(submitted, done, 1, "none" if results is None else f"{results()} files")
 

@@ -28,7 +28,7 @@ from assay.run.processes import sweep
 from assay.spec.references import VARIABLE as JOB_ENV
 
 _log = logging.getLogger("assay.agent")
-_LOOK_AGAIN_S = 600.0
+_RECHECK_S = 600.0
 _LAST_DELIVERY_S = 10.0
 INTERRUPTED = 130
 
@@ -61,19 +61,19 @@ class Agent:
         self._client = FleetClient(settings.server, settings.token, ca=settings.ca, verify=settings.verify)
         self._stopping = threading.Event()
         self._ended = threading.Event()
-        self._asked = 0
+        self._stop_requests = 0
         self._interrupted = False
         self._wake = threading.Event()
         self._identity: Identity | None = None
         self._facts: HostFacts | None = None
-        self._looked_s = 0.0
-        self._look_soon = False
+        self._checked_s = 0.0
+        self._check_soon = False
         self._gate = threading.Lock()
         self._running: _Running | None = None
 
     def ask_to_stop(self, *, interrupted: bool = False) -> None:
         """Take no further job; asked twice, give the running one back."""
-        self._asked += 1
+        self._stop_requests += 1
         self._interrupted = self._interrupted or interrupted
         self._stopping.set()
         self._wake.set()
@@ -129,7 +129,7 @@ class Agent:
         if self._identity.note:
             _log.warning("%s", self._identity.note)
         self._facts = self._probe()
-        self._looked_s = self._clock.monotonic_s()
+        self._checked_s = self._clock.monotonic_s()
         if self.settings.devices and not any(offered_profile(self._facts, self.settings).devices.values()):
             _log.warning("no runtime here can use %s", ", ".join(self.settings.devices))
 
@@ -178,7 +178,7 @@ class Agent:
         devices = DeviceLocks()
 
         def after(ended: AttemptEnd) -> None:
-            self._look_soon = self._look_soon or ended.code in ("device", "runtime")
+            self._check_soon = self._check_soon or ended.code in ("device", "runtime")
 
         slots = tuple(
             Slot(
@@ -190,7 +190,7 @@ class Agent:
                 delivery=delivery,
                 devices=devices,
                 stopping=self._stopping,
-                before=self._look_again,
+                before=self._check_again,
                 after=after,
             )
             for device in settings.devices or ("",)
@@ -227,13 +227,13 @@ class Agent:
 
     # While it runs
 
-    def _look_again(self) -> None:
+    def _check_again(self) -> None:
         """See whether the machine still offers what it did: now and then, and never beside a measurement."""
-        due = self._look_soon or self._clock.monotonic_s() - self._looked_s > _LOOK_AGAIN_S
+        due = self._check_soon or self._clock.monotonic_s() - self._checked_s > _RECHECK_S
         if not due or not self.leases.is_idle() or not self._gate.acquire(blocking=False):
             return
         try:
-            self._look_soon, self._looked_s = False, self._clock.monotonic_s()
+            self._check_soon, self._checked_s = False, self._clock.monotonic_s()
             before, self._facts = self._facts, self._probe()
             if before is None or before.profile != self._facts.profile:
                 _log.info("what this machine offers has changed: enrolling again")
@@ -251,11 +251,11 @@ class Agent:
         left_s = self.settings.grace_s
         while not self.leases.wait_idle(0.2):
             left_s -= 0.2
-            if self._asked > 1 or (left_s <= 0 and not self.settings.finish):
+            if self._stop_requests > 1 or (left_s <= 0 and not self.settings.finish):
                 self.leases.stop_all()
                 self.leases.wait_idle(10.0)
                 break
-        cut = self._asked > 1
+        cut = self._stop_requests > 1
         if not self.leases.wait_clear(1.0 if cut else _LAST_DELIVERY_S):
             _log.warning("what is not delivered stays in %s", self.settings.state)
         return INTERRUPTED if cut and self._interrupted else 0

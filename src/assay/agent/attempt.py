@@ -241,7 +241,7 @@ class Attempt:
             )
         work = self._entry.work
         work.mkdir(parents=True, exist_ok=True)
-        self._tell("fetch")
+        self._report("fetch")
         job = materialise(self._job, work, lambda file, path: self._fetch(file, path, own=bool(programs)))
         job = replace(job, base=str(work))
         write_whole(self._entry.document, to_json(job).encode())
@@ -327,9 +327,9 @@ class Attempt:
             case "error":
                 words = (str(event.get(name, "")) for name in ("text", "at", "try"))
                 self._error = Problem(str(event.get("code", "failed")), *words)
-        self._tell(log=_lines(event))
+        self._report(log=_lines(event))
 
-    def _tell(self, phase: str = "", log: tuple[str, ...] = ()) -> None:
+    def _report(self, phase: str = "", log: tuple[str, ...] = ()) -> None:
         if phase:
             self._progress = replace(self._progress, phase=phase)
         self._tools.progress.note(self._entry.held, replace(self._progress, log=log))

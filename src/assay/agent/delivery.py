@@ -22,7 +22,7 @@ from assay.units import show_bytes
 _log = logging.getLogger("assay.agent")
 # A server that misses samples which were just sent is broken in a way that retries do not fix.
 _MISSING_TRIES = 5
-_LOOK_UP_S = 60.0
+_POLL_S = 60.0
 _NOT_NOW = (401, 403)  # a token may be replaced; a result cannot be measured again for nothing
 
 
@@ -86,7 +86,7 @@ class Delivery:
     def _run(self) -> None:
         while not self._ended.is_set():
             with self._lock:
-                if not self._lock.wait_for(lambda: bool(self._parcels), _LOOK_UP_S):
+                if not self._lock.wait_for(lambda: bool(self._parcels), _POLL_S):
                     continue
                 parcel = self._parcels[0]
             delivered = self._try(parcel)

@@ -21,7 +21,7 @@ _log = logging.getLogger("assay.agent")
 # Jobs of a moment change the state often; the server learns of those from the leases themselves.
 _AT_LEAST_S = 1.0
 _BETWEEN_S = 1.0
-_LOOK_UP_S = 60.0
+_POLL_S = 60.0
 _MAX_LINES = 500
 _MAX_LINE = 2000
 
@@ -237,7 +237,7 @@ class ProgressSender:
     def _run(self) -> None:
         while not self._ended.is_set():
             with self._lock:
-                if not self._lock.wait_for(lambda: bool(self._news), _LOOK_UP_S):
+                if not self._lock.wait_for(lambda: bool(self._news), _POLL_S):
                     continue
                 held, news = next(iter(self._news.items()))
                 del self._news[held]

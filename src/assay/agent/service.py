@@ -57,10 +57,10 @@ class ServiceOptions:
         return [sys.executable, "-m", "assay", "agent", "start", *self.arguments]
 
 
-def service(wish: ServiceOptions, platform: str = sys.platform) -> ServiceFile:
+def service(request: ServiceOptions, platform: str = sys.platform) -> ServiceFile:
     if platform == "win32":
-        return _windows(wish)
-    return _launchd(wish) if platform == "darwin" else _systemd(wish)
+        return _windows(request)
+    return _launchd(request) if platform == "darwin" else _systemd(request)
 
 
 def install(wanted: ServiceFile, *, force: bool = False) -> Path:
@@ -94,9 +94,9 @@ def install(wanted: ServiceFile, *, force: bool = False) -> Path:
     return path
 
 
-def _systemd(wish: ServiceOptions) -> ServiceFile:
+def _systemd(request: ServiceOptions) -> ServiceFile:
     # The system reads it before it changes to the user of the service, so that it may be root's alone.
-    token_path = (Path.home() / ".config/assay" if wish.user else Path("/etc/assay")) / f"{NAME}.token.env"
+    token_path = (Path.home() / ".config/assay" if request.user else Path("/etc/assay")) / f"{NAME}.token.env"
     lines = [
         "[Unit]",
         "Description=assay agent: takes benchmark jobs from a server",
@@ -104,14 +104,14 @@ def _systemd(wish: ServiceOptions) -> ServiceFile:
         "After=network-online.target",
         "",
         "[Service]",
-        f"ExecStart={' '.join(map(_word, wish.command))}",
-        *(f"Environment={_word(f'{name}={value}')}" for name, value in wish.environment.items()),
-        *([f"EnvironmentFile={_word(str(token_path))}"] if wish.token else []),
+        f"ExecStart={' '.join(map(_word, request.command))}",
+        *(f"Environment={_word(f'{name}={value}')}" for name, value in request.environment.items()),
+        *([f"EnvironmentFile={_word(str(token_path))}"] if request.token else []),
         *(
             []
-            if wish.user
+            if request.user
             else [
-                f"User={wish.run_as or _own_name()}",
+                f"User={request.run_as or _own_name()}",
                 f"StateDirectory={NAME}",
                 f"Environment=ASSAY_AGENT_STATE=%S/{NAME}",
             ]
@@ -123,20 +123,20 @@ def _systemd(wish: ServiceOptions) -> ServiceFile:
         "NoNewPrivileges=yes",
         "",
         "[Install]",
-        f"WantedBy={'default.target' if wish.user else 'multi-user.target'}",
+        f"WantedBy={'default.target' if request.user else 'multi-user.target'}",
         "",
     ]
-    where = Path.home() / ".config/systemd/user" if wish.user else Path("/etc/systemd/system")
-    control = "systemctl --user" if wish.user else "sudo systemctl"
+    where = Path.home() / ".config/systemd/user" if request.user else Path("/etc/systemd/system")
+    control = "systemctl --user" if request.user else "sudo systemctl"
     then = (f"{control} daemon-reload", f"{control} enable --now {NAME}")
-    return ServiceFile(where / f"{NAME}.service", "\n".join(lines), then, wish.token, token_path)
+    return ServiceFile(where / f"{NAME}.service", "\n".join(lines), then, request.token, token_path)
 
 
-def _launchd(wish: ServiceOptions) -> ServiceFile:
-    logs = Path.home() / "Library/Logs" if wish.user else Path("/var/log")
+def _launchd(request: ServiceOptions) -> ServiceFile:
+    logs = Path.home() / "Library/Logs" if request.user else Path("/var/log")
     document: dict[str, object] = {
         "Label": LABEL,
-        "ProgramArguments": wish.command,
+        "ProgramArguments": request.command,
         "RunAtLoad": True,
         "KeepAlive": True,
         "ThrottleInterval": 5,
@@ -145,30 +145,30 @@ def _launchd(wish: ServiceOptions) -> ServiceFile:
         "StandardErrorPath": str(logs / f"{NAME}.log"),
         "StandardOutPath": str(logs / f"{NAME}.log"),
     }
-    if environment := {**wish.environment, **({"ASSAY_TOKEN": wish.token} if wish.token else {})}:
+    if environment := {**request.environment, **({"ASSAY_TOKEN": request.token} if request.token else {})}:
         document["EnvironmentVariables"] = environment
-    if not wish.user:
-        document["UserName"] = wish.run_as or _own_name()
-    folder = Path.home() / "Library/LaunchAgents" if wish.user else Path("/Library/LaunchDaemons")
+    if not request.user:
+        document["UserName"] = request.run_as or _own_name()
+    folder = Path.home() / "Library/LaunchAgents" if request.user else Path("/Library/LaunchDaemons")
     path = folder / f"{LABEL}.plist"
-    domain = "gui/$(id -u)" if wish.user else "system"
-    then = (f"{'' if wish.user else 'sudo '}launchctl bootstrap {domain} {shlex.quote(str(path))}",)
-    return ServiceFile(path, plistlib.dumps(document).decode(), then, wish.token)
+    domain = "gui/$(id -u)" if request.user else "system"
+    then = (f"{'' if request.user else 'sudo '}launchctl bootstrap {domain} {shlex.quote(str(path))}",)
+    return ServiceFile(path, plistlib.dumps(document).decode(), then, request.token)
 
 
-def _windows(wish: ServiceOptions) -> ServiceFile:
-    if wish.token:
+def _windows(request: ServiceOptions) -> ServiceFile:
+    if request.token:
         raise UsageError(
             "a task of Windows shows its words to everybody",
             code="service",
             at="--token",
             try_="put the token into a file and give --token-file",
         )
-    command = subprocess.list2cmdline(wish.command)
+    command = subprocess.list2cmdline(request.command)
     quoted = command.replace('"', '\\"')
     task = f'schtasks /Create /TN {NAME} /SC ONLOGON /RL LIMITED /TR "{quoted}"'
-    boot = f'schtasks /Create /TN {NAME} /SC ONSTART /RU {wish.run_as or "%USERNAME%"} /RP * /TR "{quoted}"'
-    return ServiceFile(None, "", (task if wish.user else boot, f"schtasks /Run /TN {NAME}"))
+    boot = f'schtasks /Create /TN {NAME} /SC ONSTART /RU {request.run_as or "%USERNAME%"} /RP * /TR "{quoted}"'
+    return ServiceFile(None, "", (task if request.user else boot, f"schtasks /Run /TN {NAME}"))
 
 
 def _own_name() -> str:

@@ -37,7 +37,7 @@ _DELIVER_FIRST_S = 60.0
 _INDEXED = ("cuda", "tensorrt")
 _STOPPED = {"lost": "the lease was lost", "given back": "the agent was asked to stop"}
 # Which queues suit this agent changes with every new kind of job; the server is asked this often.
-_ASK_AGAIN_S = 5.0
+_RETRY_S = 5.0
 _LATER_S = 1.0
 
 
@@ -219,7 +219,7 @@ class RedisSource:
         self._broker = broker
         self._client = client
         self._clock = clock
-        self._told = False
+        self._logged = False
 
     def next(self, agent: str, device: str, wait_s: float, stopping: threading.Event) -> LeaseGiven | None:
         """Wait for a job of a queue that suits, and claim it."""
@@ -228,8 +228,8 @@ class RedisSource:
             queues = self._queues(agent, device)
             if not queues:
                 # Nothing known suits; the server says when that changes, and gives the first such job out itself.
-                return self._client.lease(agent, LeaseRequest(wait_s=min(left_s, _ASK_AGAIN_S), device=device))
-            for taken in self._broker.wait(agent, queues, min(left_s, _ASK_AGAIN_S)):
+                return self._client.lease(agent, LeaseRequest(wait_s=min(left_s, _RETRY_S), device=device))
+            for taken in self._broker.wait(agent, queues, min(left_s, _RETRY_S)):
                 if (lease := self._claim(agent, taken)) is not None:
                     return lease
         return None
@@ -240,9 +240,9 @@ class RedisSource:
         except RefusedError as problem:
             if problem.problem.code == "unknown-agent" or problem.status not in (404, 405):
                 raise
-            if not self._told:
+            if not self._logged:
                 _log.warning("the server does not say which queues suit this agent; it is asked for jobs itself")
-            self._told = True
+            self._logged = True
             return ()
 
     def _claim(self, agent: str, taken: JobClaim) -> LeaseGiven | None:

@@ -339,7 +339,7 @@ def _store_of(store: Store, clock: Clock) -> SeriesStore:
 def decision(alert: AlertRecord, rules: Mapping[str, StoredRule], now: float, *, instead_of: str = "") -> Decision:
     """What is to be kept of an alert, with the notices that may be sent now."""
     notes = due(alert, rules, now)
-    updated = after_telling(alert, notes, now)
+    updated = after_notifying(alert, notes, now)
     notices = notices_of(updated, notes)
     return Decision(kept_of(updated), notices, tuple(note.id for note in notes), instead_of)
 
@@ -352,11 +352,11 @@ def due(alert: AlertRecord, rules: Mapping[str, StoredRule], now: float) -> tupl
     return tuple(
         note
         for stored in alert.rules
-        if telling.told.get(stored.id, 0) < telling.turn and _may_tell(note := _newest(stored, rules), rules, now)
+        if telling.told.get(stored.id, 0) < telling.turn and _may_notify(note := _newest(stored, rules), rules, now)
     )
 
 
-def after_telling(alert: AlertRecord, notes: Sequence[RuleNote], now: float) -> AlertRecord:
+def after_notifying(alert: AlertRecord, notes: Sequence[RuleNote], now: float) -> AlertRecord:
     """An alert after some rules have notified."""
     telling = alert.telling
     turns = {**telling.told, **{note.id: telling.turn for note in notes}}
@@ -378,7 +378,7 @@ def _newest(stored: RuleNote, rules: Mapping[str, StoredRule]) -> RuleNote:
     return stored if rule is None else rule.note
 
 
-def _may_tell(note: RuleNote, rules: Mapping[str, StoredRule], now: float) -> bool:
+def _may_notify(note: RuleNote, rules: Mapping[str, StoredRule], now: float) -> bool:
     if quiet_until(note.quiet, note.timezone, now) is not None:
         return False
     stored_rule = rules.get(note.id)

@@ -39,7 +39,7 @@ def observe(store: Store, record: CampaignRecord, clock: Clock = SYSTEM_CLOCK) -
     """Take the results of a campaign into their series, and check these."""
     series = SeriesStore(store, clock)
     document = _document(store, record.campaign)
-    named = (*alerted(document or {}), *_asked(store, record.benchmark))
+    named = (*alerted(document or {}), *_named_elsewhere(store, record.benchmark))
     touched: dict[str, str] = {}
     for result in record.jobs:
         at = moment_of(result, clock)
@@ -133,7 +133,7 @@ def _metric(rule: object) -> str | None:
         return None
 
 
-def _asked(store: Store, benchmark: str) -> tuple[str, ...]:
+def _named_elsewhere(store: Store, benchmark: str) -> tuple[str, ...]:
     """The metrics and statistics that rules given elsewhere name for a benchmark."""
     rules = rules_of(AlertRules(store.engine).list())
     return tuple(rule.alert.metric for rule in rules if rule.alert.metric and is_for(rule, benchmark))

@@ -296,9 +296,9 @@ def _with_rules(alert: AlertRecord, rules: Sequence[Rule]) -> AlertRecord:
     """An alert that more rules are about: the channels they name are due as well."""
     existing = {note.id: note for note in alert.rules}
     fresh = alert.state in ACTIVE and any(rule.id not in existing for rule in rules)
-    telling = replace(alert.telling, owed=True) if fresh else alert.telling
+    notification = replace(alert.telling, owed=True) if fresh else alert.telling
     notes = {**existing, **{rule.id: rule.note for rule in rules}}
-    return replace(alert, rules=tuple(notes.values()), telling=telling)
+    return replace(alert, rules=tuple(notes.values()), telling=notification)
 
 
 def _without(
@@ -346,24 +346,24 @@ def _step(alert: AlertRecord, happening: Trigger, *, why: str, now: float, by: s
         by=by,
         history=history,
         snoozed_until=snoozed,
-        telling=_told(alert, happening, state, now),
+        telling=_notified(alert, happening, state, now),
     )
 
 
-def _told(alert: AlertRecord, happening: Trigger, state: AlertState, now: float) -> NotificationState:
-    telling = alert.telling
+def _notified(alert: AlertRecord, happening: Trigger, state: AlertState, now: float) -> NotificationState:
+    notification = alert.telling
     if happening == "wake":
-        return _turned(telling, "woken", now)
+        return _turned(notification, "woken", now)
     if state in ("resolved", "expected"):
-        return telling if state == alert.state else _turned(telling, state, now)
+        return notification if state == alert.state else _turned(notification, state, now)
     if state == "open" and alert.state not in ACTIVE:
-        return _turned(telling, "reopened", now)
+        return _turned(notification, "reopened", now)
     if happening != "occur" or state == "snoozed":
-        return telling
-    if telling.owed and telling.news not in ("resolved", "expected"):
-        return telling  # one pending notice covers both
-    return _turned(telling, "grown", (telling.told_at or now) + GROWN_EVERY_S)
+        return notification
+    if notification.owed and notification.news not in ("resolved", "expected"):
+        return notification  # one pending notice covers both
+    return _turned(notification, "grown", (notification.told_at or now) + GROWN_EVERY_S)
 
 
-def _turned(telling: NotificationState, news: NotificationReason, not_before: float) -> NotificationState:
-    return replace(telling, turn=telling.turn + 1, news=news, not_before=not_before, owed=True)
+def _turned(notification: NotificationState, news: NotificationReason, not_before: float) -> NotificationState:
+    return replace(notification, turn=notification.turn + 1, news=news, not_before=not_before, owed=True)

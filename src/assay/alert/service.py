@@ -117,7 +117,7 @@ def set_rule(
     wish = given_rule(name, benchmark, parsed(document), by=by, now=clock.utc().timestamp())
     before = next((rule for rule in AlertRules(store.engine).list() if rule.name == name), None)
     stored, fresh = AlertRules(store.engine).put(wish)
-    if before is not None and _asks_otherwise(rule_of(before), rule_of(stored)):
+    if before is not None and _is_another_question(rule_of(before), rule_of(stored)):
         forget_rules(store, [stored.id], clock)
     return RuleView.of(stored), fresh
 
@@ -144,7 +144,7 @@ def send_again(store: Store, clock: Clock, notice: int) -> NoticeView:
     return NoticeView.of(Notices(store.engine, clock).again(notice))
 
 
-def _asks_otherwise(before: Rule | None, now: Rule | None) -> bool:
+def _is_another_question(before: Rule | None, now: Rule | None) -> bool:
     """Whether a changed rule is about something else, so that what stood by it stands no more."""
     if before is None or now is None:
         return True

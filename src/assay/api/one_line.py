@@ -78,7 +78,7 @@ def begin(request: RunRequest) -> TargetDraft:
     target = request.words[0] if len(request.words) == 1 else shlex.join(request.words)
     if kind == "file":
         return TargetDraft(target, kind)
-    endpoint = _asked(target, request) if kind == "endpoint" else None
+    endpoint = _described(target, request) if kind == "endpoint" else None
     return TargetDraft(target, kind, starter(request.words, kind, endpoint), endpoint)
 
 
@@ -192,9 +192,9 @@ def _from_stdin() -> SourceDocument:
     return parse(text, ".json" if first.lstrip().startswith("{") else ".toml" if is_toml else ".yaml", "stdin")
 
 
-def _asked(url: str, request: RunRequest) -> Endpoint:
+def _described(url: str, request: RunRequest) -> Endpoint:
     """What an endpoint says of itself, as far as the options leave it open."""
-    from assay.run.apis.ask import ask_endpoint  # an HTTP client, which a file needs only once it is measured
+    from assay.run.apis.ask import query_endpoint  # an HTTP client, which a file needs only once it is measured
 
     target = section_of(settings_of(request.settings), "target")
     headers = {name: str(value) for name, value in section_of(target, "headers").items()}
@@ -203,7 +203,7 @@ def _asked(url: str, request: RunRequest) -> Endpoint:
         return Endpoint(url, api)
     model = request.flags.get("model", "").partition(",")[0].strip()
     verify = section_of(target, "tls").get("verify") is not False
-    return ask_endpoint(url, api=api, model=model, headers=headers, verify=verify)
+    return query_endpoint(url, api=api, model=model, headers=headers, verify=verify)
 
 
 def _notes(draft: TargetDraft, request: RunRequest) -> tuple[str, ...]:

@@ -115,7 +115,7 @@ class _Given:
         self.waiting: Any = None
         """The option whose value comes next."""
         self._count = 0
-        self._seen: set[str] = set()
+        self._given: set[str] = set()
         for word in words:
             name, equals, value = word.partition("=")
             option = by_name.get(name)
@@ -125,7 +125,7 @@ class _Given:
             elif option is None:
                 self._count += not word.startswith("-")
             else:
-                self._seen.add(option.name)
+                self._given.add(option.name)
                 self.waiting = None if option.is_flag or equals else option
                 self.values |= {option.name: value} if equals else {}
 
@@ -138,7 +138,7 @@ class _Given:
 
     def unused(self) -> Iterator[Offer]:
         for option in self._options:
-            if option.name not in self._seen or option.multiple:
+            if option.name not in self._given or option.multiple:
                 yield max(option.opts, key=len), option.help or ""
 
 

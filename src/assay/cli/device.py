@@ -180,13 +180,13 @@ def _diagnose(device: str | None, control: bool) -> _Diagnosis:
     from assay.hardware.gpu.detect import local_gpus
     from assay.hardware.probes import probes
 
-    state, busy = _look(device, control)
+    state, busy = _state_of(device, control)
     checks = conditions_of(state)
     fixes = {check.name: remedies(check.name, state, busy) for check in checks if check.passed is False}
     return _Diagnosis(fit_of(checks), checks, fixes, busy, probes(nvml(), local_gpus()), state)
 
 
-def _look(device: str | None, control: bool) -> tuple[dict[str, JsonValue], tuple[str, ...]]:
+def _state_of(device: str | None, control: bool) -> tuple[dict[str, JsonValue], tuple[str, ...]]:
     """The state of the machine, and who else is busy; the control workload never disturbs who measures already."""
     import os
 
@@ -197,7 +197,7 @@ def _look(device: str | None, control: bool) -> tuple[dict[str, JsonValue], tupl
     from assay.store.location import cache_folder
 
     mode = mode_from(None)
-    look = UsageSample()
+    usage = UsageSample()
     with device_lock(("cpu",), "assay doctor", "try" if mode == "wait" else mode, lambda _: None) as held:
         lock = held.record()
         others = [holder.record() for holder in holders() if holder.pid != os.getpid()] if mode != "off" else []
@@ -207,7 +207,7 @@ def _look(device: str | None, control: bool) -> tuple[dict[str, JsonValue], tupl
         missing = state.get("absent")
         why = "another measurement is under way, which it would disturb"
         state["absent"] = {**(missing if isinstance(missing, dict) else {}), "control": why}
-    busy = [process for process in look.busy() if isinstance(process, dict)]
+    busy = [process for process in usage.busy() if isinstance(process, dict)]
     return state, tuple(
         one_line(f"{process['name']} (pid {process['pid']}, {process['cpu_pct']} % of a core)") for process in busy
     )

@@ -41,7 +41,7 @@ def info(
         places={"results": store_folder(), "cache": cache},
         cache_folder=cache,
         fresh=fresh,
-        tell=_tell,
+        notify=_notify,
     )
     if form is TextFormat.json:
         say_json(facts)
@@ -54,7 +54,7 @@ def info(
     say(text)
 
 
-def _tell(name: str) -> None:
+def _notify(name: str) -> None:
     """Show in a terminal what is being tried."""
     if sys.stderr.isatty():
         sys.stderr.write(f"trying {name}\n")

@@ -98,7 +98,7 @@ def create(
         option_value(seconds, within, "--within", code="within"),
         yes,
     )
-    _say(bring_up(provider.value, options, _tell))
+    _say(bring_up(provider.value, options, _notify))
 
 
 @app.command("status")
@@ -128,12 +128,12 @@ def destroy(
     from assay.infra.providers import status as look
 
     if look(provider.value, name).word == "absent":
-        take_down(provider.value, name, _tell, keep_data=False, yes=yes)  # what a `create` that was cut may have left
+        take_down(provider.value, name, _notify, keep_data=False, yes=yes)  # what a `create` that was cut may have left
         say(f"nothing is up: there is no {provider.value} system called {name}")
         return
     if not keep_data and provider is not Provider.aws:  # there the plan is shown first
         _confirm(f"this removes the {provider.value} system {name} with all its results", yes=yes)
-    take_down(provider.value, name, _tell, keep_data=keep_data, yes=yes)
+    take_down(provider.value, name, _notify, keep_data=keep_data, yes=yes)
     say("nothing of it is left" if not keep_data else "its data are kept")
 
 
@@ -147,7 +147,7 @@ def _confirm(what: str, *, yes: bool) -> None:
         raise typer.Exit(1)
 
 
-def _tell(text: str) -> None:
+def _notify(text: str) -> None:
     """Progress goes to the error stream: what is printed at the end can be read by a program."""
     sys.stderr.write(f"{text}\n")
 

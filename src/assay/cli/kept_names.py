@@ -60,13 +60,13 @@ def _of_store(kind: str, folder: Path, incomplete: str) -> list[tuple[str, str]]
 def _of_server(kind: str, server: str, given: Mapping[str, str]) -> list[tuple[str, str]]:
     name, meaning = _FIELDS[kind]
     try:
-        items = _asked(f"{server.rstrip('/')}/api/v1/{kind}?limit={MOST}", given)["items"]
+        items = _fetched(f"{server.rstrip('/')}/api/v1/{kind}?limit={MOST}", given)["items"]
         return [(str(item[name]), str(item.get(meaning, ""))) for item in items if name in item]
     except Exception:  # whatever answers there: a completion has no words for it
         return []
 
 
-def _asked(url: str, given: Mapping[str, str]) -> Any:  # noqa: ANN401  (a JSON document)
+def _fetched(url: str, given: Mapping[str, str]) -> Any:  # noqa: ANN401  (a JSON document)
     import json
     import os
     from http.client import HTTPConnection, HTTPSConnection

@@ -78,7 +78,7 @@ def status(store: StoreOption = None, form: TextFormatOption = TextFormat.text) 
             "only_there": only_there(opened.engine, opened.shelves),
         }
         try:
-            backing.asked(lambda objects: next(objects.list("samples"), None))
+            backing.attempted(lambda objects: next(objects.list("samples"), None))
         except AssayError as problem:
             status |= {"answers": False, "problem": problem.problem.message}
     if form is TextFormat.json:

@@ -155,14 +155,14 @@ def prepare(
     from assay.run.fetch.ahead import prepare as prepare_all
     from assay.spec.load import read_with
 
-    items = prepare_all(read_with(file, settings or ()), check=check, runtime=runtime.value, tell=_tell)
+    items = prepare_all(read_with(file, settings or ()), check=check, runtime=runtime.value, notify=_notify)
     say(_prepared_json(items) if form is TextFormat.json else _prepared_text(items))
     if any(item.state == "failed" for item in items):
         raise typer.Exit(3)
     raise typer.Exit(1 if any(item.state == "missing" for item in items) else 0)
 
 
-def _tell(note: str) -> None:
+def _notify(note: str) -> None:
     sys.stderr.write(f"{note}\n")
 
 

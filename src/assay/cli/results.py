@@ -76,14 +76,14 @@ def list_(
         say(f"{left_out} {what} in which nothing could be measured: `assay results list --all` lists them too")
 
 
-_LOOKED_AT = 50
+_FURTHER_CAMPAIGNS = 50
 
 
 def _newest(source: Source, limit: int, *, everything: bool) -> tuple[list[CampaignSummary], int]:
     """The newest campaigns, and how many between them were left out because nothing could be measured."""
     shown: list[CampaignSummary] = []
     left_out = 0
-    for campaign in source.campaigns(2 * limit + _LOOKED_AT):
+    for campaign in source.campaigns(2 * limit + _FURTHER_CAMPAIGNS):
         if everything or campaign.state != "failed":
             shown.append(campaign)
         else:

@@ -38,7 +38,7 @@ from assay.store.tables import AgentRow, AttemptRow, CampaignRow, EventRow, JobR
 
 # More campaigns than this are not played one by one: they are copies of those that were.
 PLAYED = 300
-Tell = Callable[[int, int], None]
+Notify = Callable[[int, int], None]
 _BENCHMARKS = 40
 _VARIANTS = 6
 _LEAST_JOBS = 10
@@ -73,13 +73,13 @@ class FillSummary:
         return f"{self.campaigns:,} simulated campaigns with {self.jobs:,} results over {self.days} days"
 
 
-def fill(store: Store, amount: DemoSize, tell: Tell | None = None) -> FillSummary:
+def fill(store: Store, amount: DemoSize, notify: Notify | None = None) -> FillSummary:
     played = min(amount.campaigns, PLAYED if amount.results is None else PLAYED // 2)
-    jobs = Player(store, replace(amount, campaigns=played)).play(tell or (lambda _done, _of: None))
+    jobs = Player(store, replace(amount, campaigns=played)).play(notify or (lambda _done, _of: None))
     if amount.campaigns <= played and (amount.results or 0) <= jobs:
         return FillSummary(played, jobs, amount.days)
     more = Bulk(store, amount.days, amount.seed).copy(
-        max(amount.campaigns - played, 1), max((amount.results or 0) - jobs, 0), tell
+        max(amount.campaigns - played, 1), max((amount.results or 0) - jobs, 0), notify
     )
     return FillSummary(played + more.campaigns, jobs + more.jobs, amount.days)
 
@@ -109,7 +109,7 @@ class Bulk:
         with writing(store.engine) as session:
             self._agents: Sequence[str] = session.scalars(select(AgentRow.id).order_by(AgentRow.name)).all()
 
-    def copy(self, campaigns: int, results: int, tell: Tell | None = None) -> FillSummary:
+    def copy(self, campaigns: int, results: int, notify: Notify | None = None) -> FillSummary:
         """Write this many campaigns, with at least this many results in all."""
         jobs_each = max(_LEAST_JOBS, math.ceil(results / campaigns))
         plan = _plan(jobs_each).submitted_as(_CAMPAIGN)
@@ -121,8 +121,8 @@ class Bulk:
             numbers = range(begin, min(begin + portion, campaigns))
             with writing(self._store.engine) as session:
                 self._write(session, numbers, campaigns, names, patterns)
-            if tell is not None:
-                tell(numbers.stop, campaigns)
+            if notify is not None:
+                notify(numbers.stop, campaigns)
         self._analyse()
         return FillSummary(campaigns, campaigns * jobs_each, self._days)
 

@@ -84,7 +84,7 @@ _LOST_DEVICE = Failure(
 )
 
 
-def tell_channels(store: Store, clock: Clock) -> None:
+def notify_channels(store: Store, clock: Clock) -> None:
     """Let every channel take what waits for it; now and then one fails at first."""
     notices = Notices(store.engine, clock)
     for channel in notices.due():
@@ -141,7 +141,7 @@ class Player:
         self._event = 0
         self.jobs = 0
 
-    def play(self, tell: Callable[[int, int], None] = lambda _done, _of: None) -> int:
+    def play(self, notify: Callable[[int, int], None] = lambda _done, _of: None) -> int:
         """Play everything; return how many jobs there were."""
         settings = self.settings
         planned = entries(settings.campaigns, settings.days, settings.now, settings.seed)
@@ -149,12 +149,12 @@ class Player:
         with tempfile.TemporaryDirectory() as folder:
             for number, entry in enumerate(planned):
                 self.campaign(entry, Path(folder))
-                tell(number + 1, len(planned))
+                notify(number + 1, len(planned))
             self._unfinished(Path(folder))
         self.clock.at = settings.now
         import_series(self.store, self.clock, settings.days, settings.seed)
         deal_with(self.store, self.clock)
-        tell_channels(self.store, self.clock)
+        notify_channels(self.store, self.clock)
         self._beat()
         return self.jobs
 
@@ -180,7 +180,7 @@ class Player:
             self.control.cancel_campaign(campaign, "no longer needed", by=entry.study.by)
         self.control.settle_campaigns()
         _, self._event = follow_jobs(self.store, None, self.clock, self._event)
-        tell_channels(self.store, self.clock)
+        notify_channels(self.store, self.clock)
         return campaign
 
     def submit(self, entry: CampaignEntry) -> Plan:

@@ -166,7 +166,7 @@ _THERMAL_BIT = 0x40  # of NVML: slowed down by the software for heat
 _BETWEEN_S = 1.5
 
 
-def seen_of(
+def telemetry_of(
     scene: Scene, phases: Mapping[str, float], work: float, rss_mb: float, spans: Mapping[str, Mapping[str, JsonValue]]
 ) -> MachineTelemetry:
     before = sum(seconds for name, seconds in phases.items() if name in ("prepare", "load", "first", "warmup"))
@@ -325,7 +325,7 @@ def outcomes(scene: Scene, drawn: Sequence[DrawnRun]) -> list[RunOutcome]:
 
 def _outcome(scene: Scene, number: int, drawn: DrawnRun, at_s: float) -> RunOutcome:
     length = sum(drawn.phases.values())
-    observed = None if drawn.error else seen_of(scene, drawn.phases, drawn.work, drawn.rss_mb, drawn.spans)
+    observed = None if drawn.error else telemetry_of(scene, drawn.phases, drawn.work, drawn.rss_mb, drawn.spans)
     labels = {"gpu": enrolment(scene.machine).profile.labels.get("gpu", "")} if scene.machine.gpu else {}
     more, absent, facts = derived(drawn.metrics, observed, scene.job.definition, labels, scene.machine.name)
     files = dict(drawn.files)

@@ -181,7 +181,7 @@ class OpenJobs(Generic[J]):
 class Reporter(Protocol):
     """Learns how the jobs of a campaign stand and end. No call waits for anything."""
 
-    def stands(self, standings: Iterable[JobProgress]) -> None:
+    def progressed(self, standings: Iterable[JobProgress]) -> None:
         """How jobs stand now; those that are left out stand as before."""
 
     def ended(self, index: int) -> None:
@@ -197,7 +197,7 @@ class Reporter(Protocol):
 class NullReporter:
     """No server was named."""
 
-    def stands(self, standings: Iterable[JobProgress]) -> None: ...
+    def progressed(self, standings: Iterable[JobProgress]) -> None: ...
 
     def ended(self, index: int) -> None: ...
 

@@ -249,7 +249,7 @@ class CampaignDriver(Generic[J]):
             now_s = time.monotonic()
             if not isinstance(self._reporter, NullReporter) and now_s - self._reported_s >= _REPORT_S:
                 self._reported_s = now_s
-                self._reporter.stands(standings(snapshot, self._jobs.jobs))
+                self._reporter.progressed(standings(snapshot, self._jobs.jobs))
         return before != (len(jobs.jobs), len(jobs.running))
 
     def _apply(self, job: J, status: JobStatus, *, cancelled: bool) -> None:

@@ -16,7 +16,7 @@ STREAMS = ("out", "err")
 # What is kept of a job itself, by the engine that ran it.
 _OWN = ("slurm.out", "slurm.err", "pod.log", "command.log", "command.log.tail-before", "command.log.tail")
 _BLOCK = 1 << 16
-_LOOK_S = 0.3
+_POLL_S = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def follow_logs(
         if over and quiet:
             return
         if quiet:
-            sleep(_LOOK_S)
+            sleep(_POLL_S)
 
 
 def _more(path: Path, begin: int) -> tuple[str, int]:

@@ -34,7 +34,7 @@ _STEPS = 3
 _SLACK_S = 60.0
 # What a batch system sends before it kills, and what a lost terminal or Ctrl-C in a step sends.
 _SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP")
-_LOOK_S = 0.2
+_POLL_S = 0.2
 # Jobs of a cluster begin when there is room for them; this meeting only sees to it that all have begun.
 _FIRST_LEAD_S = 0.0
 # A shared file system is not written to more often than this during a phase: the node is measuring.
@@ -77,7 +77,7 @@ class TerminationWatch:
         self._abandoned = abandoned
         self.left_alone = False
         self._parent = os.getppid()
-        self._told = threading.Event()
+        self._end_requested = threading.Event()
         self.why = ""
 
     def in_good_hands(self) -> None:
@@ -90,7 +90,7 @@ class TerminationWatch:
             if hasattr(signal, name):
                 signal.signal(getattr(signal, name), self._signalled)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Raise if the end was requested.
 
         Raises:
@@ -111,8 +111,8 @@ class TerminationWatch:
         Raises:
             TerminationRequest: with the reason in `why`.
         """
-        self._told.wait(_LOOK_S)
-        self.look()
+        self._end_requested.wait(_POLL_S)
+        self.check()
 
     @property
     def stopped(self) -> bool:
@@ -120,7 +120,7 @@ class TerminationWatch:
         return self.why == "stop"
 
     def _signalled(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002  (signal's signature)
-        self._told.set()
+        self._end_requested.set()
         if self.why:  # it is ending already: nothing may disturb that
             return
         if self._stop is not None and self._stop.exists():

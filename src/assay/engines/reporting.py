@@ -99,7 +99,7 @@ def send_result(client: FleetClient, store: Store, campaign: str, result: MultiR
         AwayError: if the server does not answer.
     """
     whole = replace(result, runs=tuple(_sent(client, store, run) for run in result.runs))
-    return client.tell_result(campaign, result.index, to_json(whole)).delivery
+    return client.report_result(campaign, result.index, to_json(whole)).delivery
 
 
 def _sent(client: FleetClient, store: Store, run: SingleRunResult) -> SingleRunResult:
@@ -136,14 +136,14 @@ def refused_in_words(index: int, problem: UsageError) -> str:
 
 @contextmanager
 def reporting_to(
-    client: FleetClient, store: Store, campaign: str, folder: Path, tell: Callable[[str], None]
+    client: FleetClient, store: Store, campaign: str, folder: Path, notify: Callable[[str], None]
 ) -> Iterator[ServerReporter]:
     """Report a campaign to a server for as long as it is followed.
 
     Args:
         tell: shows what a person should know; called only by the thread that calls this.
     """
-    reporter = ServerReporter(client, store, campaign, folder, tell)
+    reporter = ServerReporter(client, store, campaign, folder, notify)
     reporter.start()
     try:
         yield reporter
@@ -157,9 +157,9 @@ class ServerReporter:
     """One campaign and one server."""
 
     def __init__(
-        self, client: FleetClient, store: Store, campaign: str, folder: Path, tell: Callable[[str], None]
+        self, client: FleetClient, store: Store, campaign: str, folder: Path, notify: Callable[[str], None]
     ) -> None:
-        self._client, self._store, self._campaign, self._tell = client, store, campaign, tell
+        self._client, self._store, self._campaign, self._notify = client, store, campaign, notify
         self._record = read_record(folder, client.url)
         self._lock = threading.Condition()
         self._standings: dict[int, JobProgress] = {}
@@ -182,7 +182,7 @@ class ServerReporter:
         self.all_ended()
         self._thread.start()
 
-    def stands(self, standings: Iterable[JobProgress]) -> None:
+    def progressed(self, standings: Iterable[JobProgress]) -> None:
         """How jobs stand now; returns immediately."""
         progress = {standing.index: standing for standing in standings}
         with self._lock:
@@ -231,14 +231,14 @@ class ServerReporter:
         self._say()
         if not whole:
             what = f"{left} result{'' if left == 1 else 's'}" if left else "how this campaign stands"
-            self._tell(
+            self._notify(
                 f"the server {self._client.url} has not received {what}; "
                 f"`assay campaigns attach {self._campaign}` sends it later"
             )
 
     def _say(self) -> None:
         while self._notes:
-            self._tell(self._notes.popleft())
+            self._notify(self._notes.popleft())
 
     # By the thread
 

@@ -223,18 +223,18 @@ class _Bisection:
             boundary=self.boundary(),
             skipped=self.skipped,
             closed=self.closed,
-            stay=next((index for index in begun if not self.is_told(index)), None),
+            stay=next((index for index in begun if not self.is_decided(index)), None),
             level=self.wants.level,
         )
 
-    def told_ends(self) -> ABDecision | None:
+    def ends_decision(self) -> ABDecision | None:
         """What the ends say; None before anything was measured."""
         if self.wanted is None or not self.parts.get(self.last):
             return None
         smallest = self.wants.smallest if self.wants.worse_than is None else self.wants.worse_than
         return decide(str(self.wanted), self.unit, self.better, self.pairs(self.last), smallest=smallest)
 
-    def is_told(self, index: int) -> bool:
+    def is_decided(self, index: int) -> bool:
         return index in self.skipped or answer_of(self.weight(index)) != "cannot tell"
 
     # Measuring
@@ -243,12 +243,12 @@ class _Bisection:
         """Measure both ends until they can be distinguished."""
 
         def enough() -> bool:
-            verdict = self.told_ends()
+            verdict = self.ends_decision()
             return verdict is not None and verdict.is_final
 
         if not enough() and _made(self.parts.get(self.last, ())) < self.wants.pairs:
             self._measure(self.last, enough)
-        decision = self.told_ends()
+        decision = self.ends_decision()
         if self.last in self.skipped or decision is None:
             why = self.skipped.get(self.last, "no run gave a number")
             raise _unmeasured("bad", self.items.items[self.last], why, "unbuilt", "name another one as bad")
@@ -258,7 +258,7 @@ class _Bisection:
     def search(self) -> None:
         """Measure item after item until the first bad one is known well enough, or nothing more can be measured."""
         while not self.late and (index := self.standing().next) is not None:
-            self._measure(index, partial(self.is_told, index))
+            self._measure(index, partial(self.is_decided, index))
             row = self.row(index)
             change = f", {percent(row.change, signed=True)} against good" if row.change is not None else ""
             self.session.view.note(f"{row.name}: {row.answer}{change}{f': {row.why}' if row.why else ''}")

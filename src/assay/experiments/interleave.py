@@ -49,7 +49,7 @@ class ExperimentSession:
     held: HeldLock
     fitness: Fitness
     control: bool
-    look: UsageSample = field(default_factory=UsageSample)
+    usage: UsageSample = field(default_factory=UsageSample)
 
 
 @contextmanager
@@ -78,7 +78,7 @@ def experiment_session(
 
 def machine_states(jobs: Sequence[Job], session: ExperimentSession, *, before: bool) -> list[dict[str, JsonValue]]:
     """The environment of each job before its runs, or the state after them; the machine is read once for both."""
-    state = machine_state(session.look if before else None)
+    state = machine_state(session.usage if before else None)
     read = session.fitness.before if before else session.fitness.after
     readings: dict[tuple[str | None, bool], dict[str, JsonValue]] = {}
     states: list[dict[str, JsonValue]] = []
@@ -90,7 +90,7 @@ def machine_states(jobs: Sequence[Job], session: ExperimentSession, *, before: b
         states.append(
             environment(Path(job.base)) | {"lock": session.held.record(), "before": whole} if before else whole
         )
-    session.look = UsageSample()
+    session.usage = UsageSample()
     return states
 
 

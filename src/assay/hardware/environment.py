@@ -64,7 +64,7 @@ def info(
     places: Mapping[str, Path] | None = None,
     cache_folder: Path | None = None,
     fresh: bool = False,
-    tell: Callable[[str], None] = lambda _: None,
+    notify: Callable[[str], None] = lambda _: None,
 ) -> Facts:
     """Everything that `assay info --format json` prints.
 
@@ -95,7 +95,7 @@ def info(
     }
     machine_id, driver = str(facts.get("id", "")), str(facts.get("driver", ""))
     report["frameworks"] = (
-        frameworks(cache_folder, machine=machine_id, driver=driver, fresh=fresh, tell=tell)
+        frameworks(cache_folder, machine=machine_id, driver=driver, fresh=fresh, notify=notify)
         if proofs
         else {name: {"version": version, "works": None, "why": "not tried"} for name, version in installed().items()}
     )
@@ -118,7 +118,7 @@ _PACKAGES = (
 )  # fmt: skip
 _BUSY_PCT = 5.0
 # A shorter look sees chance: the kernel counts processor time in steps of 10 ms.
-_LOOK_S = 0.1
+_POLL_S = 0.1
 
 
 def environment(folder: Path) -> dict[str, JsonValue]:
@@ -163,7 +163,7 @@ class UsageSample:
 
     def busy(self) -> list[JsonValue]:
         """Names of other processes above a few percent of a core; waits where the look would be too short."""
-        time.sleep(max(0.0, self._began_s + _LOOK_S - time.monotonic()))
+        time.sleep(max(0.0, self._began_s + _POLL_S - time.monotonic()))
         busy = [(pct, process) for process in self._others if (pct := _cpu_pct(process)) >= _BUSY_PCT]
         busy.sort(key=lambda pair: -pair[0])
         return [{"name": process.info["name"], "pid": process.pid, "cpu_pct": pct} for pct, process in busy[:5]]

@@ -244,7 +244,7 @@ def frameworks(
     fresh: bool = False,
     found: Mapping[str, str] | None = None,
     prove_one: Callable[[str], Facts] = prove,
-    tell: Callable[[str], None] = lambda _: None,
+    notify: Callable[[str], None] = lambda _: None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Facts:
     """Every framework that is installed: its version, and whether it works, by a proof."""
@@ -254,7 +254,7 @@ def frameworks(
         file = None if cache is None else cache / "proofs" / f"{name}-{_key(name, versions, machine, driver)}.json"
         facts = None if fresh or file is None else _read_kept(file)
         if facts is None:
-            tell(name)
+            notify(name)
             facts = {**prove_one(name), "tried_at": iso(clock.utc())}
             if file is not None:
                 with suppress(OSError):  # it is tried again next time

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from assay.errors import UsageError
 from assay.infra.commands import call, deploy_folder, find, show
-from assay.infra.record import InfraOptions, PartState, Status, Tell, find_system, keep, make_folder, remove_folder
+from assay.infra.record import InfraOptions, Notify, PartState, Status, find_system, keep, make_folder, remove_folder
 from assay.version import __version__
 
 RECORD = "terraform.json"
@@ -34,28 +34,28 @@ class AwsRecord:
     made: tuple[str, ...] = ()
 
 
-def create(wish: InfraOptions, tell: Tell) -> Status:
+def create(options: InfraOptions, notify: Notify) -> Status:
     """Show what would be made, and make it if that was asked for."""
     _program()
-    folder, existing = find_system("aws", wish.name, RECORD, AwsRecord)
+    folder, existing = find_system("aws", options.name, RECORD, AwsRecord)
     made = make_folder(folder)
-    words = variables(wish)
+    words = variables(options)
     if existing is None:
         record = AwsRecord(__version__, words, made=made)
     else:
         record = replace(existing, version=__version__, variables=words or existing.variables)
-    work = _work(folder, wish.name)
+    work = _work(folder, options.name)
     keep(folder, RECORD, record)
     _show(work, "init", "-input=false")
     _show(work, "plan", "-input=false", f"-out={_PLAN}", *record.variables)
-    if not wish.yes:
-        tell("this is only the plan: nothing was made")
-        tell("the same command with --yes carries it out; from then on it costs money")
-        return status(wish.name)
+    if not options.yes:
+        notify("this is only the plan: nothing was made")
+        notify("the same command with --yes carries it out; from then on it costs money")
+        return status(options.name)
     keep(folder, RECORD, replace(record, applied=True))
     _show(work, "apply", "-input=false", _PLAN)
     (work / _PLAN).unlink(missing_ok=True)  # it holds every value, and can be carried out only once
-    return status(wish.name)
+    return status(options.name)
 
 
 def status(name: str) -> Status:
@@ -77,7 +77,7 @@ def status(name: str) -> Status:
     return Status.of("aws", name, (part,), folder, _then(outputs, values))
 
 
-def destroy(name: str, tell: Tell, *, keep_data: bool, yes: bool) -> None:
+def destroy(name: str, notify: Notify, *, keep_data: bool, yes: bool) -> None:
     """Remove everything that was made, after it was shown.
 
     Args:
@@ -111,23 +111,23 @@ def destroy(name: str, tell: Tell, *, keep_data: bool, yes: bool) -> None:
                 try_="destroy again; the folder with the state is kept",
             )
     remove_folder(folder, record.made)
-    tell(f"everything is removed, and so is {folder}")
+    notify(f"everything is removed, and so is {folder}")
 
 
-def variables(wish: InfraOptions) -> tuple[str, ...]:
+def variables(options: InfraOptions) -> tuple[str, ...]:
     """The words that give Terraform its variables.
 
     Raises:
         UsageError: for a file that is not there, or a setting without a value.
     """
-    for path in wish.values:
+    for path in options.values:
         if not path.is_file():
             raise UsageError("there is no such file of variables", code="no-file", at=str(path))
-    for setting in wish.settings:
+    for setting in options.settings:
         if "=" not in setting:
             raise UsageError(f"{setting!r} gives no value", code="set", at="--set", try_="write name=value")
-    files = (f"-var-file={path.absolute()}" for path in wish.values)
-    return (*files, *(f"-var={setting}" for setting in wish.settings))
+    files = (f"-var-file={path.absolute()}" for path in options.values)
+    return (*files, *(f"-var={setting}" for setting in options.settings))
 
 
 def _program() -> str:

@@ -12,14 +12,14 @@ from pathlib import Path
 from assay.errors import MeasureError, UsageError
 from assay.files import write_whole
 from assay.infra.commands import call, deploy_folder, show, succeeds
-from assay.infra.processes.parts import HERE, agent, asked_whether, page
+from assay.infra.processes.parts import HERE, agent, page, probed
 from assay.infra.processes.setup import server_port
 from assay.infra.record import (
     InfraOptions,
     Keys,
+    Notify,
     PartState,
     Status,
-    Tell,
     find_system,
     how_to_use,
     keep,
@@ -34,7 +34,7 @@ from assay.version import __version__
 RECORD = "compose.json"
 SETTINGS = "compose.env"
 FILE = "docker-compose.yml"
-_LOOK_EVERY_S = 1.0
+_POLL_S = 1.0
 _COMMANDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "docker": (("docker", "compose"), ("docker-compose",)),
     "podman": (("podman", "compose"), ("podman-compose",)),
@@ -66,24 +66,24 @@ class ComposeRecord:
         return [*self.command, *where, "--file", str(deploy_folder() / FILE), *more]
 
 
-def create(wish: InfraOptions, tell: Tell) -> Status:
+def create(options: InfraOptions, notify: Notify) -> Status:
     """Bring the system up, or bring it up again.
 
     Raises:
         UsageError: if Compose is not here.
         MeasureError: if it does not get healthy; the containers stay, for a look into their logs.
     """
-    folder, record = find_system("local", wish.name, RECORD, ComposeRecord)
+    folder, record = find_system("local", options.name, RECORD, ComposeRecord)
     if record is None:
         _refuse_no_tree()
-        runtime, host = str(wish.with_), wish.host or HERE
+        runtime, host = str(options.with_), options.host or HERE
         command = compose_command(runtime)
-        port = server_port(wish.port, host)
+        port = server_port(options.port, host)
         record = ComposeRecord(
             version=__version__,
             runtime=runtime,
             command=command,
-            project=f"assay-{wish.name}",
+            project=f"assay-{options.name}",
             host=host,
             port=port,
             metrics_port=free_port({port}),
@@ -92,12 +92,12 @@ def create(wish: InfraOptions, tell: Tell) -> Status:
         )
         keep(folder, RECORD, record)
     keys = make_keys(folder)
-    write_whole(folder / SETTINGS, settings(record, keys, wish.allow).encode())
-    tell("building images and starting containers; the first time takes minutes")
+    write_whole(folder / SETTINGS, settings(record, keys, options.allow).encode())
+    notify("building images and starting containers; the first time takes minutes")
     show(record.words(folder, "up", "--detach", "--build"), code="compose")
     _refuse_unstarted(record)
-    _await(record, keys, wish.within_s, tell)
-    return status(wish.name)
+    _await(record, keys, options.within_s, notify)
+    return status(options.name)
 
 
 def status(name: str) -> Status:
@@ -108,7 +108,7 @@ def status(name: str) -> Status:
     return Status.of("local", name, _parts(record, make_keys(folder)), folder, then)
 
 
-def destroy(name: str, tell: Tell, *, keep_data: bool) -> None:
+def destroy(name: str, notify: Notify, *, keep_data: bool) -> None:
     """Remove the containers of a system, and its volumes, images and folder unless the data are kept."""
     folder, record = find_system("local", name, RECORD, ComposeRecord)
     if record is None:
@@ -116,13 +116,13 @@ def destroy(name: str, tell: Tell, *, keep_data: bool) -> None:
     call(record.words(folder, "down", *(() if keep_data else ("--volumes",))), code="compose")
     _sweep(record, keep_data=keep_data)
     if keep_data:
-        tell(f"the containers are gone; volumes and {folder} are kept")
+        notify(f"the containers are gone; volumes and {folder} are kept")
         return
     for image in images():
         if succeeds([record.runtime, "image", "rm", image]):
-            tell(f"removed the image {image}")
+            notify(f"removed the image {image}")
     remove_folder(folder, record.made)
-    tell(f"containers, volumes and {folder} are removed; images of other projects stay in {record.runtime}")
+    notify(f"containers, volumes and {folder} are removed; images of other projects stay in {record.runtime}")
 
 
 def compose_command(runtime: str) -> tuple[str, ...]:
@@ -211,7 +211,7 @@ def _of_project(record: ComposeRecord, kind: str, *more: str) -> list[str]:
     return call([record.runtime, *words, "--filter", mark], code="compose").split()
 
 
-def _await(record: ComposeRecord, keys: Keys, within_s: float, tell: Tell) -> None:
+def _await(record: ComposeRecord, keys: Keys, within_s: float, notify: Notify) -> None:
     until = time.monotonic() + within_s
     reported: set[str] = set()
     while True:
@@ -221,7 +221,7 @@ def _await(record: ComposeRecord, keys: Keys, within_s: float, tell: Tell) -> No
                 late.append(part)
             elif part.name not in reported:
                 reported.add(part.name)
-                tell(f"{part.name} is healthy")
+                notify(f"{part.name} is healthy")
         if not late:
             return
         if time.monotonic() > until:
@@ -230,7 +230,7 @@ def _await(record: ComposeRecord, keys: Keys, within_s: float, tell: Tell) -> No
                 code="infra",
                 try_="`assay infra status` says how to read the logs",
             )
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_POLL_S)
 
 
 def _parts(record: ComposeRecord, keys: Keys) -> tuple[PartState, ...]:
@@ -241,7 +241,7 @@ def _parts(record: ComposeRecord, keys: Keys) -> tuple[PartState, ...]:
         "prometheus": (metrics, lambda: page(f"{metrics}/-/ready")),
         "agent": ("", lambda: agent(url, keys.reader, record.tag)),
     }
-    answers = {name: asked_whether(ask, keys) for name, (_, ask) in asked.items()}
+    answers = {name: probed(ask, keys) for name, (_, ask) in asked.items()}
     return tuple(
         PartState(name, "unhealthy" if answers[name] else "healthy", address, detail=answers[name] or "")
         for name, (address, _) in asked.items()

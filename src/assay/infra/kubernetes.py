@@ -12,9 +12,9 @@ from assay.infra.commands import call, deploy_folder, find, succeeds
 from assay.infra.record import (
     DEFAULT,
     InfraOptions,
+    Notify,
     PartState,
     Status,
-    Tell,
     find_system,
     keep,
     make_folder,
@@ -53,26 +53,26 @@ class HelmRecord:
         return [*_kubectl(self.context), "--namespace", self.namespace, *words]
 
 
-def create(wish: InfraOptions, tell: Tell) -> Status:
+def create(options: InfraOptions, notify: Notify) -> Status:
     """Install the chart, or bring a release up to date, and wait until all of it is ready.
 
     Raises:
         UsageError: if a program is missing, or a file of values.
         MeasureError: if the cluster refuses, or it does not get ready, with helm's own words.
     """
-    for path in wish.values:
+    for path in options.values:
         if not path.is_file():
             raise UsageError("there is no such file of values", code="no-file", at=str(path))
-    folder, existing = find_system("kubernetes", wish.name, RECORD, HelmRecord)
-    record = existing or _first(wish, folder)
-    _refuse_moved(wish, record)
-    tell(f"installing the chart as {record.release} into the namespace {record.namespace}")
+    folder, existing = find_system("kubernetes", options.name, RECORD, HelmRecord)
+    record = existing or _first(options, folder)
+    _refuse_moved(options, record)
+    notify(f"installing the chart as {record.release} into the namespace {record.namespace}")
     words = ["upgrade", "--install", record.release, str(deploy_folder() / CHART)]
-    words += ["--wait", "--timeout", f"{round(wish.within_s)}s"]
-    words += [word for path in wish.values for word in ("--values", str(path))]
-    words += [word for setting in wish.settings for word in ("--set", setting)]
+    words += ["--wait", "--timeout", f"{round(options.within_s)}s"]
+    words += [word for path in options.values for word in ("--values", str(path))]
+    words += [word for setting in options.settings for word in ("--set", setting)]
     call(record.helm(*words), code="helm")
-    return status(wish.name)
+    return status(options.name)
 
 
 def status(name: str) -> Status:
@@ -84,7 +84,7 @@ def status(name: str) -> Status:
     return Status.of("kubernetes", name, parts, folder, _then(record))
 
 
-def destroy(name: str, tell: Tell, *, keep_data: bool) -> None:
+def destroy(name: str, notify: Notify, *, keep_data: bool) -> None:
     """Remove a release and, unless the data are kept, its volumes, its secrets and the namespace made for it."""
     folder, record = find_system("kubernetes", name, RECORD, HelmRecord)
     if record is None:
@@ -92,7 +92,7 @@ def destroy(name: str, tell: Tell, *, keep_data: bool) -> None:
     if succeeds(record.helm("status", record.release)):
         call(record.helm("uninstall", record.release, "--wait"), code="helm")
     if keep_data:
-        tell(f"the release is gone; volumes and secrets stay in the namespace {record.namespace}")
+        notify(f"the release is gone; volumes and secrets stay in the namespace {record.namespace}")
         return
     # The chart keeps these when it is removed, so that no results are lost by a slip.
     selector = f"{INSTANCE}={record.release}"
@@ -101,7 +101,7 @@ def destroy(name: str, tell: Tell, *, keep_data: bool) -> None:
     if record.made_namespace:
         call([*_kubectl(record.context), "delete", "namespace", record.namespace, "--wait"], code="kubectl")
     remove_folder(folder, record.made)
-    tell(f"the release {record.release} and its data are removed from the cluster")
+    notify(f"the release {record.release} and its data are removed from the cluster")
 
 
 def part_of(workload: dict[str, Any]) -> PartState:
@@ -119,16 +119,16 @@ def part_of(workload: dict[str, Any]) -> PartState:
     return PartState(name, "healthy" if good else "unhealthy", detail=detail)
 
 
-def _first(wish: InfraOptions, folder: Path) -> HelmRecord:
+def _first(options: InfraOptions, folder: Path) -> HelmRecord:
     """Write down what is about to be made, so that it is found again whatever happens."""
     find("helm", "a system in a Kubernetes cluster", _HELM)
-    context = wish.context or _current_context()
+    context = options.context or _current_context()
     _refuse_unreachable(context)
-    namespace = wish.namespace or NAMESPACE
+    namespace = options.namespace or NAMESPACE
     # Who may not make namespaces may not look for them either; helm says so if it is not there.
     there = succeeds([*_kubectl(context), "get", "namespace", namespace])
     made_namespace = not there and succeeds([*_kubectl(context), "create", "namespace", namespace])
-    release = NAMESPACE if wish.name == DEFAULT else f"{NAMESPACE}-{wish.name}"
+    release = NAMESPACE if options.name == DEFAULT else f"{NAMESPACE}-{options.name}"
     record = HelmRecord(__version__, release, namespace, context, made_namespace, make_folder(folder))
     keep(folder, RECORD, record)
     return record
@@ -172,12 +172,12 @@ def _refuse_unreachable(context: str | None) -> None:
         ) from None
 
 
-def _refuse_moved(wish: InfraOptions, record: HelmRecord) -> None:
-    namespace = ("--namespace", wish.namespace, record.namespace)
-    for flag, said, was in (namespace, ("--context", wish.context, record.context)):
+def _refuse_moved(options: InfraOptions, record: HelmRecord) -> None:
+    namespace = ("--namespace", options.namespace, record.namespace)
+    for flag, said, was in (namespace, ("--context", options.context, record.context)):
         if said is not None and said != was:
             raise UsageError(
-                f"{wish.name} is installed with {flag} {was}, not {said}",
+                f"{options.name} is installed with {flag} {was}, not {said}",
                 code="infra",
                 at=flag,
                 try_="destroy it first, or use another --name",

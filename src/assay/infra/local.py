@@ -35,9 +35,9 @@ from assay.infra.record import (
     DEFAULT,
     InfraOptions,
     Keys,
+    Notify,
     PartState,
     Status,
-    Tell,
     find_system,
     folder_of,
     how_to_use,
@@ -52,7 +52,7 @@ from assay.run.scratch import held
 from assay.run.services import tail_of
 from assay.version import __version__
 
-_LOOK_EVERY_S = 0.1
+_POLL_S = 0.1
 _LINES = 8
 # Above what all parts together are given, one after the other.
 _STOP_WITHIN_S = 120.0
@@ -67,7 +67,7 @@ def notes_of(folder: Path) -> tuple[PartNote, ...]:
     return () if notes is None else notes.parts
 
 
-def bring_up(folder: Path, tag: str, within_s: float, tell: Tell) -> None:
+def bring_up(folder: Path, tag: str, within_s: float, notify: Notify) -> None:
     """Start the supervisor of a system, and wait until every part is healthy.
 
     Raises:
@@ -76,20 +76,20 @@ def bring_up(folder: Path, tag: str, within_s: float, tell: Tell) -> None:
     (folder / STATUS).unlink(missing_ok=True)  # what an earlier supervisor reported is no longer true
     try:
         _start(folder, tag)
-        _await(folder, within_s, tell)
+        _await(folder, within_s, notify)
     except BaseException:
-        stop(folder, tag, tell)
+        stop(folder, tag, notify)
         raise
 
 
-def stop(folder: Path, tag: str, tell: Tell) -> None:
+def stop(folder: Path, tag: str, notify: Notify) -> None:
     """End every process of a system: its supervisor ends them in good order; without one they are ended here."""
     notes = kept(folder, STATUS, Notes)
     if notes is not None and supervisor_runs(folder) and is_alive(notes.pid, notes.started):
-        tell("ending all parts; a running job may take some seconds to be given back")
+        notify("ending all parts; a running job may take some seconds to be given back")
         _signal(notes.pid, signal.SIGTERM, folder)
         if not _until(lambda: not supervisor_runs(folder), _STOP_WITHIN_S):
-            tell("the supervisor does not end; it is killed")
+            notify("the supervisor does not end; it is killed")
             _signal(notes.pid, signal.SIGKILL, folder)
             _until(lambda: not supervisor_runs(folder), _KILLED_WITHIN_S)
     left = list(_left(notes, tag))
@@ -124,7 +124,7 @@ def _start(folder: Path, tag: str) -> None:
         raise _not_up(folder, "supervisor", f"cannot be started: code {done.returncode}")
 
 
-def _await(folder: Path, within_s: float, tell: Tell) -> None:
+def _await(folder: Path, within_s: float, notify: Notify) -> None:
     begun_s = time.monotonic()
     reported: set[str] = set()
     while True:
@@ -132,11 +132,11 @@ def _await(folder: Path, within_s: float, tell: Tell) -> None:
         for note in notes:
             if note.state in _GOOD and note.name not in reported:
                 reported.add(note.name)
-                tell("the database is prepared" if note.name == PREPARE else f"{note.name} is healthy")
+                notify("the database is prepared" if note.name == PREPARE else f"{note.name} is healthy")
         if notes and all(note.state in _GOOD for note in notes):
             return
         _refuse_hopeless(folder, notes, time.monotonic() - begun_s, within_s)
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_POLL_S)
 
 
 def _refuse_hopeless(folder: Path, notes: Sequence[PartNote], waited_s: float, within_s: float) -> None:
@@ -182,7 +182,7 @@ def _until(condition: Callable[[], bool], within_s: float) -> bool:
     while not condition():
         if time.monotonic() > until:
             return False
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_POLL_S)
     return True
 
 
@@ -201,31 +201,31 @@ def _left(notes: Notes | None, tag: str) -> Iterator[psutil.Process]:
 _MEMORY_WITHIN_S = 10.0
 
 
-def create(wish: InfraOptions, tell: Tell) -> Status:
+def create(options: InfraOptions, notify: Notify) -> Status:
     """Bring the system up, or bring it up again; one that is up stays as it is.
 
     Raises:
         UsageError: if something that is needed is missing, or the wish cannot be met.
         MeasureError: if a part does not get healthy; everything is ended then.
     """
-    _refuse_unfit(wish)
-    folder = folder_of("local", wish.name)
+    _refuse_unfit(options)
+    folder = folder_of("local", options.name)
     made = make_folder(folder)
-    with held(folder, lambda: tell("waiting for another `assay infra` that works on this system")):
+    with held(folder, lambda: notify("waiting for another `assay infra` that works on this system")):
         record = kept(folder, RECORD, LocalRecord)
         if record is not None and supervisor_runs(folder):
-            tell(f"{wish.name} is up already, and stays as it is; `assay infra destroy` takes it down")
-            return status(wish.name)
+            notify(f"{options.name} is up already, and stays as it is; `assay infra destroy` takes it down")
+            return status(options.name)
         try:
-            fresh = _first(folder, wish, made, tell) if record is None else _again(folder, record, wish, tell)
+            fresh = _first(folder, options, made, notify) if record is None else _again(folder, record, options, notify)
             set_up(folder, fresh, make_keys(folder))
             keep(folder, RECORD, fresh)
         except BaseException:
             if record is None:
                 remove_folder(folder, made)
             raise
-        bring_up(folder, fresh.tag, wish.within_s, tell)
-    return status(wish.name)
+        bring_up(folder, fresh.tag, options.within_s, notify)
+    return status(options.name)
 
 
 def status(name: str = DEFAULT) -> Status:
@@ -245,7 +245,7 @@ def status(name: str = DEFAULT) -> Status:
     return Status.of("local", name, parts, folder, then)
 
 
-def destroy(name: str, tell: Tell, *, keep_data: bool = False) -> None:
+def destroy(name: str, notify: Notify, *, keep_data: bool = False) -> None:
     """End every process of a system, and remove everything of it.
 
     Args:
@@ -259,17 +259,17 @@ def destroy(name: str, tell: Tell, *, keep_data: bool = False) -> None:
     if not folder.is_dir():
         return
     record = kept(folder, RECORD, LocalRecord)
-    stop(folder, record.tag if record else "", tell)
+    stop(folder, record.tag if record else "", notify)
     if keep_data:
-        tell(f"all processes have ended; the data stay in {folder}")
+        notify(f"all processes have ended; the data stay in {folder}")
         return
     if record is not None:
-        _give_memory_back(folder, record, tell)
+        _give_memory_back(folder, record, notify)
     remove_folder(folder, record.made if record else ())
-    tell(f"all processes have ended, and {folder} is removed")
+    notify(f"all processes have ended, and {folder} is removed")
 
 
-def _give_memory_back(folder: Path, record: LocalRecord, tell: Tell) -> None:
+def _give_memory_back(folder: Path, record: LocalRecord, notify: Notify) -> None:
     until_s = time.monotonic() + _MEMORY_WITHIN_S
     while True:
         try:
@@ -278,14 +278,14 @@ def _give_memory_back(folder: Path, record: LocalRecord, tell: Tell) -> None:
             # The kernel may take a moment until the last process of a killed PostgreSQL has let go of it.
             if time.monotonic() >= until_s:
                 # Some bytes, until the machine starts again: no reason to keep everything else.
-                return tell(f"PostgreSQL was killed, and what it shared in memory stays: {problem.problem.message}")
+                return notify(f"PostgreSQL was killed, and what it shared in memory stays: {problem.problem.message}")
         time.sleep(0.5)
 
 
-def _refuse_unfit(wish: InfraOptions) -> None:
+def _refuse_unfit(options: InfraOptions) -> None:
     if sys.platform == "win32":
         raise UsageError("a system of plain processes needs Linux or macOS", code="platform", try_="use --with docker")
-    if unknown := set(wish.without) - set(OPTIONAL):
+    if unknown := set(options.without) - set(OPTIONAL):
         raise UsageError(
             f"{min(unknown)!r} is no part that can be left out",
             code="without",
@@ -301,21 +301,21 @@ def _refuse_unfit(wish: InfraOptions) -> None:
             )
 
 
-def _first(folder: Path, wish: InfraOptions, made: Sequence[str], tell: Tell) -> LocalRecord:
+def _first(folder: Path, options: InfraOptions, made: Sequence[str], notify: Notify) -> LocalRecord:
     """Choose programs and ports, and set everything up for the first time."""
-    stores = [part for part in STORES if part not in wish.without]
-    programs = programs_for(stores, folder / UNPACKED, tell, may_fetch=wish.fetch)
+    stores = [part for part in STORES if part not in options.without]
+    programs = programs_for(stores, folder / UNPACKED, notify, may_fetch=options.fetch)
     users = accounts()
     record = LocalRecord(
         version=__version__,
         created_at=time.time(),
         tag=secrets.token_hex(8),
-        host=wish.host or HERE,
-        ports=ports_for(stores, wish.host or HERE, wish.port),
+        host=options.host or HERE,
+        ports=ports_for(stores, options.host or HERE, options.port),
         programs=programs,
         accounts={part: users[part] for part in stores if part in users},
-        agent="agent" not in wish.without,
-        allow=wish.allow,
+        agent="agent" not in options.without,
+        allow=options.allow,
         made=tuple(made),
     )
     if record.accounts:
@@ -323,13 +323,13 @@ def _first(folder: Path, wish: InfraOptions, made: Sequence[str], tell: Tell) ->
     return record
 
 
-def _again(folder: Path, record: LocalRecord, wish: InfraOptions, tell: Tell) -> LocalRecord:
+def _again(folder: Path, record: LocalRecord, options: InfraOptions, notify: Notify) -> LocalRecord:
     """Bring a system up that was up before: as it was, but for what has changed around it."""
-    if (wish.host or HERE, wish.without, wish.allow) != (HERE, (), ()):
-        tell("this system was set up before: --host, --without and --allow of then are used")
+    if (options.host or HERE, options.without, options.allow) != (HERE, (), ()):
+        notify("this system was set up before: --host, --without and --allow of then are used")
     stores = [part for part in STORES if record.has(part)]
-    ports = ports_again(record.ports, record.host, wish.port, tell)
-    programs = programs_for(stores, folder / UNPACKED, tell, may_fetch=wish.fetch, known=record.programs)
+    ports = ports_again(record.ports, record.host, options.port, notify)
+    programs = programs_for(stores, folder / UNPACKED, notify, may_fetch=options.fetch, known=record.programs)
     return replace(record, version=__version__, ports=ports, programs=programs)
 
 

@@ -8,7 +8,7 @@ from importlib import import_module
 from types import ModuleType
 
 from assay.errors import UsageError
-from assay.infra.record import InfraOptions, Status, Tell, is_there
+from assay.infra.record import InfraOptions, Notify, Status, is_there
 
 # What has a meaning where; an option that is silently dropped would be a promise that is not kept.
 _MEANING = {
@@ -21,7 +21,7 @@ _EVERYWHERE = ("name", "yes")
 _FLAGS = {"with_": "--with", "fetch": "--no-fetch", "settings": "--set", "within_s": "--within"}
 
 
-def create(provider: str, options: InfraOptions, tell: Tell) -> Status:
+def create(provider: str, options: InfraOptions, notify: Notify) -> Status:
     """Bring a system up.
 
     Raises:
@@ -38,7 +38,7 @@ def create(provider: str, options: InfraOptions, tell: Tell) -> Status:
         _refuse_foreign(str(options.host))
     else:
         refuse_meaningless(options, provider)
-    status: Status = _module(provider, contained=contained).create(options, tell)
+    status: Status = _module(provider, contained=contained).create(options, notify)
     return status
 
 
@@ -47,10 +47,10 @@ def status(provider: str, name: str) -> Status:
     return status
 
 
-def destroy(provider: str, name: str, tell: Tell, *, keep_data: bool, yes: bool) -> None:
+def destroy(provider: str, name: str, notify: Notify, *, keep_data: bool, yes: bool) -> None:
     """Take a system down."""
     module = _module(provider, contained=is_there(name, "compose"))
-    module.destroy(name, tell, keep_data=keep_data, **({"yes": yes} if provider == "aws" else {}))
+    module.destroy(name, notify, keep_data=keep_data, **({"yes": yes} if provider == "aws" else {}))
 
 
 def _module(provider: str, *, contained: bool) -> ModuleType:

@@ -19,7 +19,7 @@ VARIABLE = "ASSAY_INFRA"
 DEFAULT = "default"
 Provider = Literal["local", "kubernetes", "aws"]
 Word = Literal["healthy", "unhealthy", "absent"]
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 """Tells a person what is done."""
 T = TypeVar("T")
 

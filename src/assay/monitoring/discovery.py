@@ -24,7 +24,7 @@ SEEN = "seen.txt"
 LIVES = "lives"
 """Beside the target files: a folder with one file for each service that ran."""
 _MODE = 0o644
-_LOOK_EVERY_S = 0.1
+_POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +77,17 @@ def seen(folder: Path) -> set[str]:
         return set()
 
 
-def note_seen(folder: Path, names: set[str]) -> None:
+def note_scraped(folder: Path, names: set[str]) -> None:
     write_whole(folder / SEEN, "\n".join(sorted(names)).encode(), mode=_MODE)
 
 
-def wait_until_seen(folder: Path, wanted: Sequence[str], within_s: float) -> set[str]:
+def wait_until_scraped(folder: Path, wanted: Sequence[str], within_s: float) -> set[str]:
     """Wait until each target was scraped once; return those that were not in time."""
     until = time.monotonic() + within_s
     while missing := set(wanted) - seen(folder):
         if time.monotonic() > until:
             return missing
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_POLL_S)
     return set()
 
 
@@ -134,7 +134,7 @@ def watched_node(
     services: Sequence[str] = (),
     host: str = "127.0.0.1",
     listen: str = "127.0.0.1",
-    tell: Callable[[str], None] | None = None,
+    notify: Callable[[str], None] | None = None,
 ) -> Iterator[ServiceDiscovery]:
     """Have this node and the services that are started on it scraped for as long as the body runs.
 
@@ -154,9 +154,9 @@ def watched_node(
             for name in services
         ]
         with targets(discovery, wanted):
-            late = wait_until_seen(discovery, [target.name for target in wanted], settings.within)
-            if late and tell is not None:
-                tell(f"monitoring: no scrape of {', '.join(sorted(late))} within {settings.within:g} s; continuing")
+            late = wait_until_scraped(discovery, [target.name for target in wanted], settings.within)
+            if late and notify is not None:
+                notify(f"monitoring: no scrape of {', '.join(sorted(late))} within {settings.within:g} s; continuing")
             yield ServiceDiscovery(relay, discovery / LIVES, labels)
 
 

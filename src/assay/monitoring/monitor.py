@@ -150,7 +150,7 @@ def _labelled(series: ScrapedSeries, whose: MetricsOwner) -> ScrapedSeries:
 
 ENDPOINT = "endpoint"
 """The name under which an endpoint that was not started here is watched."""
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 class Monitor:
@@ -166,7 +166,7 @@ class Monitor:
 
 
 @contextmanager
-def monitored(benchmark: Benchmark, jobs: Sequence[Job], tell: Tell) -> Iterator[Monitor]:
+def monitored(benchmark: Benchmark, jobs: Sequence[Job], notify: Notify) -> Iterator[Monitor]:
     """Watch this machine and the services of some jobs for as long as the body runs.
 
     Raises:
@@ -188,26 +188,26 @@ def monitored(benchmark: Benchmark, jobs: Sequence[Job], tell: Tell) -> Iterator
                     {"campaign": jobs[0].campaign},
                     who="here",
                     services=_names(jobs),
-                    tell=tell,
+                    notify=notify,
                 )
             )
         except MeasureError as problem:
             if settings.required:
                 raise
-            tell(f"this campaign is not monitored: {problem.problem.message}")
+            notify(f"this campaign is not monitored: {problem.problem.message}")
             stack.close()
             yield Monitor()
             return
-        tell(f"monitoring: Prometheus {prometheus.api.version()} at {prometheus.api.url} while the campaign runs")
-        yield _Here(prometheus, where, scratch, tell)
+        notify(f"monitoring: Prometheus {prometheus.api.version()} at {prometheus.api.url} while the campaign runs")
+        yield _Here(prometheus, where, scratch, notify)
 
 
 class _Here(Monitor):
     """A Prometheus on this machine that watches it."""
 
-    def __init__(self, prometheus: RunningPrometheus, where: ServiceDiscovery, scratch: Path, tell: Tell) -> None:
-        self._prometheus, self._where, self._scratch, self._tell = prometheus, where, scratch, tell
-        self._told = False
+    def __init__(self, prometheus: RunningPrometheus, where: ServiceDiscovery, scratch: Path, notify: Notify) -> None:
+        self._prometheus, self._where, self._scratch, self._notify = prometheus, where, scratch, notify
+        self._notified = False
         # Both clocks, read together: the phases of a run are on the one, scrapes on the other.
         self._offset_s = time.time() - time.perf_counter_ns() / 1e9
 
@@ -230,9 +230,9 @@ class _Here(Monitor):
         try:
             metrics = self._prometheus.export({"campaign": job.campaign}, *window_of(outcome.result))
         except MeasureError as problem:
-            if not self._told:
-                self._told = True
-                self._tell(f"monitoring: {problem.problem.message}; runs from here on have no metrics")
+            if not self._notified:
+                self._notified = True
+                self._notify(f"monitoring: {problem.problem.message}; runs from here on have no metrics")
             return without(outcome, problem.problem.message)
         there = lives(self._prometheus.discovery)
         return joined(outcome, metrics, whose, folder, lives=there, offset_s=self._offset_s)

@@ -113,15 +113,15 @@ class PrometheusApi:
     url: str
 
     def targets(self) -> list[dict[str, Any]]:
-        return list(self._ask("GET", "/api/v1/targets?state=active")["activeTargets"])
+        return list(self._request("GET", "/api/v1/targets?state=active")["activeTargets"])
 
     def kinds(self) -> dict[str, str]:
         """Family → its kind, of everything that it scrapes now."""
-        metadata = self._ask("GET", "/api/v1/metadata")
+        metadata = self._request("GET", "/api/v1/metadata")
         return {name: str(entries[0].get("type", "")) for name, entries in metadata.items() if entries}
 
     def version(self) -> str:
-        return str(self._ask("GET", "/api/v1/status/buildinfo").get("version", ""))
+        return str(self._request("GET", "/api/v1/status/buildinfo").get("version", ""))
 
     def raw(self, selector: str, length_ms: int, until_ms: int) -> list[dict[str, Any]]:
         """The scrapes themselves in a stretch of time, as they were taken.
@@ -130,9 +130,9 @@ class PrometheusApi:
         instant query gives what is there and nothing else.
         """
         form = {"query": f"{selector}[{length_ms}ms]", "time": f"{until_ms / 1e3:.3f}"}
-        return list(self._ask("POST", "/api/v1/query", urlencode(form).encode())["result"])
+        return list(self._request("POST", "/api/v1/query", urlencode(form).encode())["result"])
 
-    def _ask(self, method: str, path: str, body: bytes | None = None) -> Any:  # noqa: ANN401  (JSON has no narrower type)
+    def _request(self, method: str, path: str, body: bytes | None = None) -> Any:  # noqa: ANN401  (JSON has no narrower type)
         parts = urlsplit(self.url)
         connection = HTTPConnection(parts.hostname or "", parts.port, timeout=_ANSWER_S)
         try:

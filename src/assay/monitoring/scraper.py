@@ -13,13 +13,13 @@ from pathlib import Path
 from assay.documents import from_json, to_json
 from assay.errors import AssayError, MeasureError, StoreError, UsageError
 from assay.files import write_whole
-from assay.monitoring.discovery import LIVES, names, note_seen, seen
+from assay.monitoring.discovery import LIVES, names, note_scraped, seen
 from assay.monitoring.prometheus import NAME, PrometheusApi, export, prometheus_service
 from assay.spec.benchmark import Benchmark, Monitoring, monitoring_of
 from assay.store.telemetry import FILE, Metrics, decode, encode, merged
 
 # Only while a target is new; afterwards Prometheus is left in peace.
-_ASK_EVERY_S = 0.25
+_POLL_S = 0.25
 
 
 class RunningPrometheus:
@@ -46,7 +46,7 @@ class RunningPrometheus:
 
     def _follow(self) -> None:
         seen_names = seen(self.discovery)
-        while not self._stop.wait(_ASK_EVERY_S):
+        while not self._stop.wait(_POLL_S):
             if names(self.discovery) <= seen_names:
                 continue
             try:
@@ -54,7 +54,7 @@ class RunningPrometheus:
                 if reached - seen_names:
                     seen_names |= reached
                     self.kinds |= self.api.kinds()
-                    note_seen(self.discovery, seen_names)
+                    note_scraped(self.discovery, seen_names)
             except (MeasureError, OSError):
                 continue  # it is asked again; waiting for it is bounded
 
@@ -67,7 +67,7 @@ def scraped(api: PrometheusApi) -> set[str]:
 
 @contextmanager
 def scraping(
-    settings: Monitoring, discovery: Path, scratch: Path, tell: Callable[[str], None] | None = None
+    settings: Monitoring, discovery: Path, scratch: Path, notify: Callable[[str], None] | None = None
 ) -> Iterator[RunningPrometheus]:
     """Start Prometheus, and end it with the body."""
     from assay.run.services import held
@@ -75,7 +75,7 @@ def scraping(
     for folder in (discovery, discovery / LIVES, scratch):
         folder.mkdir(parents=True, exist_ok=True)
     service = prometheus_service(settings, scratch, discovery)
-    with held({NAME: service}, scratch, scratch, tell=tell) as running:
+    with held({NAME: service}, scratch, scratch, notify=notify) as running:
         server = RunningPrometheus(PrometheusApi(running[NAME].base_url), running[NAME].port, settings, discovery)
         server.start()
         try:
@@ -88,7 +88,7 @@ ORDER = "order.json"
 WINDOW = "window.json"
 _PARTS = "part-*.parquet"
 _PART_EVERY_S = 60.0
-_LOOK_EVERY_S = 0.5
+_POLL_S = 0.5
 _MODE = 0o644
 
 
@@ -148,7 +148,7 @@ def hold(
         publish(prometheus)
         done_s, due = begin_s, time.monotonic() + part_every_s
         while not stopped():
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(_POLL_S)
             if time.monotonic() >= due:
                 done_s = _write_part(prometheus, order, metrics, done_s)
                 due = time.monotonic() + part_every_s

@@ -166,10 +166,10 @@ def compared(
 def _headlines(result: JobComparison) -> tuple[Comparison, ...]:
     """What the metrics say that answer the question of a job, and its throughput."""
     by_name = {line.metric: line for line in result.lines}
-    return tuple(by_name[name] for name in asked_of(result.pool.b[0]) if name in by_name)
+    return tuple(by_name[name] for name in default_metrics(result.pool.b[0]) if name in by_name)
 
 
-def asked_of(job: MultiRunJobResult) -> tuple[str, ...]:
+def default_metrics(job: MultiRunJobResult) -> tuple[str, ...]:
     """The metrics that are compared unless others are asked for: those that answer its question, and throughput."""
     return tuple(dict.fromkeys((*headline_of(job), "throughput_per_s")))
 

@@ -14,7 +14,7 @@ from assay.analyse.records import MultiRunJobResult
 from assay.metrics import describe
 from assay.report.numbers import NOTHING, show_percent, show_statistics
 from assay.report.sheet import Sheet, without_empty
-from assay.report.telemetry import seen_of, show_value, unit_of, whose
+from assay.report.telemetry import show_value, telemetry_of, unit_of, whose
 from assay.report.wording import as_mappings, as_number, headline_of, one_line, section
 from assay.run.records import SingleRunResult
 from assay.units import show_bytes
@@ -65,10 +65,10 @@ def curve_unit(test: DeviceTest) -> str:
 
 
 def is_device(job: MultiRunJobResult) -> bool:
-    return asks_of_device(section(job.definition, "target"))
+    return is_device_target(section(job.definition, "target"))
 
 
-def asks_of_device(target: Mapping[str, JsonValue]) -> bool:
+def is_device_target(target: Mapping[str, JsonValue]) -> bool:
     """Whether a target is the hardware itself."""
     return "device" in target and not set(target) & {"model", "service", "endpoint", "library", "command"}
 
@@ -166,7 +166,7 @@ def device_sheet(job: MultiRunJobResult) -> Sheet | None:
 
 
 def _row(job: MultiRunJobResult, test: DeviceTest) -> tuple[str, ...]:
-    spans = [span for seen in seen_of(job).values() if (span := seen.spans.get(test.name))]
+    spans = [span for seen in telemetry_of(job).values() if (span := seen.spans.get(test.name))]
     share = NOTHING
     if test.bare:
         ratio, low, high = test.bare

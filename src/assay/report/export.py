@@ -89,7 +89,7 @@ def _columns(records: Iterable[CampaignRecord]) -> list[str]:
     metrics = dict.fromkeys(name for job in jobs for name in job.metrics)
     statistics = [f"{metric}.{statistic}" for metric in metrics for statistic in _STATISTICS]
     # Only where there is telemetry: a reader of older tables finds the columns that it knows.
-    seen = dict.fromkeys(name for job in jobs for name in _seen(job))
+    seen = dict.fromkeys(name for job in jobs for name in _telemetry_cells(job))
     return [*SARK_COLUMNS, "Verdict", "Benchmark", "Digest", *points, *statistics, "FailedChecks", "Error", *seen]
 
 
@@ -107,11 +107,11 @@ def _row(record: CampaignRecord, job: MultiRunJobResult) -> dict[str, Cell]:
         **(_statistics(job.metrics) if job.state == "done" else {}),
         "FailedChecks": "; ".join(check_sentence(check) for check in failed((*job.checks, *job.gates))),
         "Error": failure_sentence(error) if error else None,
-        **_seen(job),
+        **_telemetry_cells(job),
     }
 
 
-def _seen(job: MultiRunJobResult) -> dict[str, Cell]:
+def _telemetry_cells(job: MultiRunJobResult) -> dict[str, Cell]:
     """Telemetry: energy with its grade, the price, and why clocks were held down."""
     cells: dict[str, Cell] = {**energy_columns(job)}
     return {**cells, "Throttled": "; ".join(throttling_sentences(job))} if cells else {}

@@ -66,21 +66,21 @@ class Gated:
     @property
     def refused(self) -> tuple[str, ...]:
         """Why jobs are not judged, one sentence each."""
-        return sentences(self._told(lambda job: job.because))
+        return sentences(self._by_job(lambda job: job.because))
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What else is to be known, one sentence each."""
         missing = labels_of(self.gate.missing, self.baseline) if self.baseline and self.gate.missing else []
         lost = [f"in the baseline and not in the new result: {', '.join(missing)}"] if missing else []
-        return (*lost, *sentences(self._told(lambda job: (*job.left_out, *job.warnings))))
+        return (*lost, *sentences(self._by_job(lambda job: (*job.left_out, *job.warnings))))
 
     @property
     def sentence(self) -> str:
         """The answer in one line."""
         return f"{_WORDS[self.gate.answer]}: {'; '.join(self.gate.because)}"
 
-    def _told(self, of: Callable[[JobGate], Sequence[str]]) -> list[tuple[str, Sequence[str]]]:
+    def _by_job(self, of: Callable[[JobGate], Sequence[str]]) -> list[tuple[str, Sequence[str]]]:
         return [(label, of(job)) for label, job in zip(self.labels, self.gate.jobs, strict=True)]
 
 
@@ -320,7 +320,7 @@ def _measured(job: JobGate, gated: Gated) -> _Case:
         return _Case("measured", "failure", "invalid", message, seconds)
     if job.kind == "no baseline":
         missing = gated.gate.has_no_baseline and not gated.allow_missing
-        return _Case("measured", "error" if missing else _untold(gated), "no-baseline", message, seconds)
+        return _Case("measured", "error" if missing else _undecided(gated), "no-baseline", message, seconds)
     return _Case("measured", "error", job.kind.replace(" ", "-"), message, seconds)
 
 
@@ -330,7 +330,7 @@ def _number(line: LimitVerdict, gated: Gated) -> _Case:
         return _Case(line.name)
     if line.answer == "red":
         return _Case(line.name, "failure", "worse", message)
-    return _Case(line.name, _untold(gated), "cannot-tell", message)
+    return _Case(line.name, _undecided(gated), "cannot-tell", message)
 
 
 def _objective(check: Check, gated: Gated) -> _Case:
@@ -339,10 +339,10 @@ def _objective(check: Check, gated: Gated) -> _Case:
         return _Case(name)
     if check.passed is False:
         return _Case(name, "failure", "objective", check_sentence(check))
-    return _Case(name, _untold(gated), "cannot-tell", check_sentence(check))
+    return _Case(name, _undecided(gated), "cannot-tell", check_sentence(check))
 
 
-def _untold(gated: Gated) -> _OUTCOME:
+def _undecided(gated: Gated) -> _OUTCOME:
     return "error" if gated.strict else "skipped"
 
 

@@ -368,7 +368,7 @@ class EventView(View):
         self._result = result
         self._fd = fd
         self._now = now
-        self._told_s = float("-inf")
+        self._printed_s = float("-inf")
         self._deaf = False
         self._patience_s = PATIENCE_S
         self._torn = False  # the last line was not written whole
@@ -383,13 +383,13 @@ class EventView(View):
         self._send("run", run=run_id, of=of)
 
     def phase(self, name: str) -> None:
-        self._told_s = float("-inf")
+        self._printed_s = float("-inf")
         self._send("phase", name=name)
 
     def progress(self, share: float, note: str) -> None:
-        if self._now() - self._told_s < 1 / PROGRESS_PER_S:
+        if self._now() - self._printed_s < 1 / PROGRESS_PER_S:
             return
-        self._told_s = self._now()
+        self._printed_s = self._now()
         self._send("progress", share=round(min(max(share, 0.0), 1.0), 4) if math.isfinite(share) else 0.0, note=note)
 
     def log(self, lines: Sequence[str]) -> None:

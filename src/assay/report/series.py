@@ -104,7 +104,7 @@ def render_series(record: SeriesRecord, points: Sequence[Point], findings: Seque
     """All that is known of a series: what it is, a small picture, its findings, its newest points."""
     lines = [f"{series_name(record)}", f"series   {record.id}"]
     lines += [f"machine  {machine_words(record)}"] if record.machine else []
-    lines += [f"better   {record.better or 'not stated'}", f"looks    {_looks(record)}", ""]
+    lines += [f"better   {record.better or 'not stated'}", f"looks    {_check_text(record)}", ""]
     lines += [_picture(points), ""]
     if findings:
         lines += [*findings_table(findings, width), ""]
@@ -237,7 +237,7 @@ def _point(point: Point, unit: str) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _looks(record: SeriesRecord) -> str:
+def _check_text(record: SeriesRecord) -> str:
     report = record.report
     if not report:
         return "not checked"

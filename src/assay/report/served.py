@@ -75,7 +75,7 @@ def is_served(job: MultiRunJobResult) -> bool:
     return any(kind in target for kind in _SERVED)
 
 
-def asked_load(job: MultiRunJobResult) -> str:
+def load_label(job: MultiRunJobResult) -> str:
     """The load of a job in a word or two: `4/s`, `16 concurrent`, `search`."""
     load = section(job.definition, "load")
     rate, stages = load.get("rate"), load.get("stages")
@@ -118,7 +118,7 @@ def _cost(job: MultiRunJobResult) -> str:
 
 # Speed first, then how good the answers were, then what went wrong and what it cost.
 _COLUMNS: Mapping[str, Cell] = {
-    "load": asked_load,
+    "load": load_label,
     "capacity/s": _of("capacity_per_s", "median"),
     "goodput/s": _of("goodput_per_s", "median"),
     "requests/s": _of("throughput_per_s", "median"),

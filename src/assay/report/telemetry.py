@@ -33,7 +33,7 @@ _WHOSE = {
 }  # fmt: skip
 _UNITS = {"c": "°C", "mhz": "MHz", "bytes": "B", "pct": "%"}
 # Counters and codes: their mean says nothing.
-_UNTOLD = ("energy_j", "throttle_bits", "cpu_s")
+_OMITTED = ("energy_j", "throttle_bits", "cpu_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +49,16 @@ class TelemetryFigure:
     runs: int
 
 
-def seen_of(job: MultiRunJobResult) -> dict[int, MachineTelemetry]:
+def telemetry_of(job: MultiRunJobResult) -> dict[int, MachineTelemetry]:
     """Run → what was seen of it, for the runs that went well."""
     return {run.run_id: run.seen for run in job.runs if run.seen is not None and run.error is None}
 
 
 def figures_of(job: MultiRunJobResult) -> list[TelemetryFigure]:
     by_series: dict[str, list[tuple[float, float, float]]] = {}
-    for seen in seen_of(job).values():
+    for seen in telemetry_of(job).values():
         for series, figures in seen.statistics.items():
-            if series.rpartition(".")[2] not in _UNTOLD and {"mean", "min", "max"} <= set(figures):
+            if series.rpartition(".")[2] not in _OMITTED and {"mean", "min", "max"} <= set(figures):
                 by_series.setdefault(series, []).append((figures["mean"], figures["min"], figures["max"]))
     return [
         TelemetryFigure(
@@ -119,7 +119,7 @@ def telemetry_sheet(job: MultiRunJobResult) -> Sheet | None:
     )
     still = [named(figure.series) for figure in figures if not figure.low and not figure.high]
     zero = [f"Zero all the time: {'; '.join(still)}."] if still else []
-    notes = (*zero, *looking_sentences(job), *unseen_sentences(job))
+    notes = (*zero, *sampling_sentences(job), *unseen_sentences(job))
     return Sheet("Telemetry", ("what", "mean", "lowest", "highest"), rows, notes, kept=(0, 1, 2, 3))
 
 
@@ -130,9 +130,9 @@ def _order(series: str) -> tuple[int, str]:
     return (first.index(source), "") if source in first else (len(first), source)
 
 
-def looking_sentences(job: MultiRunJobResult) -> list[str]:
+def sampling_sentences(job: MultiRunJobResult) -> list[str]:
     """How often another process looked, and what that cost."""
-    seen = list(seen_of(job).values())
+    seen = list(telemetry_of(job).values())
     if not seen:
         return []
     parts = [f"Another process looked every {show_seconds(seen[0].every_s)} over the measured window"]
@@ -149,7 +149,7 @@ def looking_sentences(job: MultiRunJobResult) -> list[str]:
 
 def unseen_sentences(job: MultiRunJobResult) -> list[str]:
     """What could not be seen, and why; each reason once."""
-    reasons = {(what, why): None for seen in seen_of(job).values() for what, why in seen.absent.items()}
+    reasons = {(what, why): None for seen in telemetry_of(job).values() for what, why in seen.absent.items()}
     return [one_line(f"not seen: {_part(what)}: {why}") for what, why in reasons]
 
 
@@ -167,7 +167,7 @@ def throttling_sentences(job: MultiRunJobResult) -> list[str]:
         job,
         (
             (run, f"{whose(device)} held its clocks down: {', '.join(reasons)}")
-            for run, seen in seen_of(job).items()
+            for run, seen in telemetry_of(job).items()
             for device, reasons in seen.throttled.items()
             if reasons
         ),
@@ -180,7 +180,7 @@ def foreign_sentences(job: MultiRunJobResult) -> list[str]:
         job,
         (
             (run, f"other programs computed on {whose(device)}: {', '.join(names)}")
-            for run, seen in seen_of(job).items()
+            for run, seen in telemetry_of(job).items()
             for device, names in seen.foreign.items()
             if names
         ),
@@ -192,7 +192,7 @@ def _by_run(job: MultiRunJobResult, sentences: Iterable[tuple[int, str]]) -> lis
     runs: dict[str, list[int]] = {}
     for run, sentence in sentences:
         runs.setdefault(one_line(sentence), []).append(run)
-    every = len(seen_of(job))
+    every = len(telemetry_of(job))
     return [f"{sentence} ({_runs(count, every)})" for sentence, count in runs.items()]
 
 

@@ -303,7 +303,7 @@ def render_job(result: MultiRunJobResult, *, width: int | None = None, colour: b
         _titled("metrics", _metrics(result, room)),
         _titled("not measured", _absent(result)),
         _titled("energy", _energy_block(result, room)),
-        _titled("telemetry", _seen(result, room)),
+        _titled("telemetry", _telemetry_lines(result, room)),
         _titled("nodes and services", _sheet(monitoring_sheet(result), room)),
         _titled(
             "failed requests by kind", [f"{error.count:>9,}  {error.kind}  {error.first}".rstrip() for error in errors]
@@ -380,7 +380,7 @@ def _energy_block(result: MultiRunJobResult, room: int) -> list[str]:
     return [*sentences, *_sheet(energy_sheet(result), room)]
 
 
-def _seen(result: MultiRunJobResult, room: int) -> list[str]:
+def _telemetry_lines(result: MultiRunJobResult, room: int) -> list[str]:
     sentences = (*throttling_sentences(result), *foreign_sentences(result))
     return [*sentences, *_sheet(telemetry_sheet(result), room)]
 

@@ -79,14 +79,14 @@ def gpus_used(seen: MachineTelemetry, definition: Definition) -> tuple[str, ...]
     boards = dict.fromkeys(match[1] for name in seen.statistics if (match := _BOARD.match(name)))
     counts = {board: seen.statistics.get(f"{board}.job_processes") for board in boards}
     used = tuple(board for board, count in counts.items() if count is not None and count["max"] > 0)
-    if used or not _asks_for_gpu(definition):
+    if used or not _needs_gpu(definition):
         return used
     # A driver that numbers processes otherwise, or a window shorter than the time between two looks at them.
     busy = [board for board in boards if seen.statistics.get(f"{board}.gpu_util_pct", {}).get("max", 0.0) > 0]
     return tuple(busy or boards)
 
 
-def _asks_for_gpu(definition: Definition) -> bool:
+def _needs_gpu(definition: Definition) -> bool:
     device = definition.needs.device or getattr(definition.target, "device", None) or "cpu"
     return device.partition(":")[0] in _NVIDIA
 
@@ -99,7 +99,7 @@ def _utilisation(figures: _Figures, seen: MachineTelemetry, definition: Definiti
     ]
     if shares:
         figures.metrics["gpu_util_pct"] = sum(shares) / len(shares)
-    elif _asks_for_gpu(definition):
+    elif _needs_gpu(definition):
         figures.absent["gpu_util_pct"] = next(
             (why for what, why in seen.absent.items() if what.partition(":")[0] == "gpu"), "no GPU reported it"
         )
@@ -144,7 +144,7 @@ def _parts(seen: MachineTelemetry, definition: Definition) -> tuple[list[Energy]
     if unread := [board for board in used if board not in of_gpus]:
         why = seen.absent.get(f"energy:{unread[0]}") or seen.absent.get(unread[0]) or "it was not read"
         return [], f"the job used {unread[0]}, whose energy is not known: {why}"
-    if _asks_for_gpu(definition) and not used:
+    if _needs_gpu(definition) and not used:
         return [], seen.absent.get("gpu", "no GPU could be read")
     parts = [energy for energy in seen.energy if energy.scope in ("package", "dram")]
     if not parts and not used:

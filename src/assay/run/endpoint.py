@@ -83,8 +83,8 @@ def started_services(order: Order, stage: Stage) -> Iterator[Mapping[str, Runnin
         for name, service in order.job.definition.services.items()
         if service.fresh == "run" and name not in order.services
     }
-    tell = partial(stage.progress, 0.0)
-    with started(own, Path(order.job.base), Path(order.scratch), known=order.services, tell=tell) as fresh:
+    notify = partial(stage.progress, 0.0)
+    with started(own, Path(order.job.base), Path(order.scratch), known=order.services, notify=notify) as fresh:
         yield {**order.services, **fresh}
 
 

@@ -167,7 +167,7 @@ def _shared_services(
     watch.phase("prepare")
     with (
         scratch_folder() as folder,
-        held(shared, Path(job.base), folder, known=known, tell=lambda note: watch.progress(0.0, note)) as running,
+        held(shared, Path(job.base), folder, known=known, notify=lambda note: watch.progress(0.0, note)) as running,
     ):
         yield {**known, **running}
 
@@ -208,7 +208,7 @@ def execute_run(
     ended = launch(order, timeout_s=job.definition.measure.timeout, clock=clock, watch=watch, started=begin)
     report, samples = take(scratch) or (None, ())
     took_s = clock.monotonic_s() - start_s
-    seen = _seen(probe, report or ChildReport(), scratch)
+    seen = _telemetry_of(probe, report or ChildReport(), scratch)
     tail = _redacted(job, log_tail(scratch, LOG_LINES))
     shared = [log for service in prepared.services.values() for log in (service.stdout, service.stderr)]
     files, left_out = gather(scratch, report.files if report else {}, _secrets(job), shared=shared)
@@ -231,7 +231,7 @@ def execute_run(
     return RunOutcome(_complete(job, result, report, samples, prepared, ended), samples, files)
 
 
-def _seen(probe: JobProbe | None, report: ChildReport, scratch: Path) -> MachineTelemetry | None:
+def _telemetry_of(probe: JobProbe | None, report: ChildReport, scratch: Path) -> MachineTelemetry | None:
     """Telemetry of a run; its readings lie among the files that are kept."""
     if probe is None:
         return None

@@ -115,10 +115,10 @@ def materialise(job: Job, base: Path, fetch: Fetch) -> Job:
     """
     placed = place_files(job)
     is_command = runs_programs(job.definition)
-    with _told(placed.folder or "."):
+    with _explained(placed.folder or "."):
         (base / placed.folder).mkdir(parents=True, exist_ok=True)
     for file, place in placed.places:
-        with _told(file.name):
+        with _explained(file.name):
             _put(file, place, base, fetch)
             if is_command:
                 (base / place).chmod(0o755)  # a script may be what the shell starts
@@ -216,7 +216,7 @@ def _is_whole(file: JobFile, path: Path) -> bool:
 
 
 @contextmanager
-def _told(name: str) -> Iterator[None]:
+def _explained(name: str) -> Iterator[None]:
     """Turn errors of the disk into ours; those of a network are left to the caller."""
     try:
         yield

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from assay.run.records import Phase
 
-_LOOK_AGAIN_S = 0.02
+_RECHECK_S = 0.02
 
 
 def hand_over(*ends: int) -> tuple[dict[str, Any], list[str]]:
@@ -68,7 +68,7 @@ def _peeked(end: int, wait_s: float) -> bool:
             return True
         if time.monotonic() >= until:
             return False
-        time.sleep(_LOOK_AGAIN_S)
+        time.sleep(_RECHECK_S)
 
 
 # A line of progress costs microseconds; more than this per second would still disturb for nothing.
@@ -88,7 +88,7 @@ class PipeStage:
     @contextmanager
     def phase(self, name: Phase) -> Iterator[None]:
         self.where = self.where if name == "cleanup" else name
-        self._tell({"phase": name})
+        self._send({"phase": name})
         self._last_ns = 0  # the first word about a phase is never left out
         start = perf_counter_ns()
         try:
@@ -103,9 +103,9 @@ class PipeStage:
         now = perf_counter_ns()
         if now - self._last_ns >= PROGRESS_EVERY_NS:
             self._last_ns = now
-            self._tell({"share": min(1.0, max(0.0, share)), "note": note})
+            self._send({"share": min(1.0, max(0.0, share)), "note": note})
 
-    def _tell(self, event: dict[str, object]) -> None:
+    def _send(self, event: dict[str, object]) -> None:
         try:
             os.write(self._fd, json.dumps(event).encode() + b"\n")
         except OSError:

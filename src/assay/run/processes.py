@@ -30,7 +30,7 @@ GRACE_S, HURRIED_GRACE_S = 10.0, 5.0
 IN_GOOD_ORDER = b"."
 # A service whose first process has ended in good order leaves its children this long to follow.
 FOLLOW_S = 2.0
-_LOOK_S = 0.01
+_POLL_S = 0.01
 MB = 1e6
 _STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
@@ -218,13 +218,13 @@ def rusage_mb(ru_maxrss: int) -> float:
 def end_gracefully(process: subprocess.Popen[bytes], until_s: float) -> bool:
     """End a service and what it started; return whether it went when asked."""
     tree, went = _tree(process), False
-    _tell(process, tree, signal.SIGTERM)
+    _signal(process, tree, signal.SIGTERM)
     with suppress(subprocess.TimeoutExpired):
         process.wait(timeout=max(0.0, until_s - time.monotonic()))
         went = True
         _all_gone(tree, min(until_s, time.monotonic() + FOLLOW_S))
     tree = [*tree, *_tree(process)]  # it may have started more meanwhile
-    _tell(process, tree, _KILL)
+    _signal(process, tree, _KILL)
     with suppress(subprocess.TimeoutExpired):
         process.wait(timeout=FOLLOW_S)
     _all_gone(tree, time.monotonic() + FOLLOW_S)
@@ -258,7 +258,7 @@ def _tree(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
     return [member for member in tree.values() if is_there(member)]
 
 
-def _tell(process: subprocess.Popen[bytes], tree: Iterable[psutil.Process], which: signal.Signals) -> None:
+def _signal(process: subprocess.Popen[bytes], tree: Iterable[psutil.Process], which: signal.Signals) -> None:
     """Send a signal to a service: its group when it is asked, every process of its tree when it is made to end."""
     # Once its leader is reaped, the number of a group may be reused.
     if sys.platform != "win32" and process.poll() is None:
@@ -273,4 +273,4 @@ def _tell(process: subprocess.Popen[bytes], tree: Iterable[psutil.Process], whic
 
 def _all_gone(processes: list[psutil.Process], until_s: float) -> None:
     while any(map(is_there, processes)) and time.monotonic() < until_s:
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)

@@ -15,7 +15,7 @@ from starlette.middleware.cors import CORSMiddleware
 from assay.clock import SYSTEM_CLOCK, Clock
 from assay.serve.live.loops import ObjectUploader, ScheduleLoop, Ticker
 from assay.serve.live.notifications import NoticeSender
-from assay.serve.observability import tell_failure
+from assay.serve.observability import log_failure
 from assay.serve.routes import agents, alerts, attempts, benchmarks, campaigns, jobs, series, server
 from assay.serve.settings import ServerSettings
 from assay.serve.state import ServerState
@@ -131,7 +131,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
     def ended(task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (problem := task.exception()) is not None:
-            tell_failure("background task ended", problem)
+            log_failure("background task ended", problem)
 
     anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
     state.feed.start()

@@ -15,7 +15,7 @@ from assay.errors import StoreError, UsageError
 from assay.place.fleet.protocol import Delivered, DeliveryWord
 from assay.plan.job import Event, Job
 from assay.report.wording import failure_of, failure_sentence
-from assay.serve.observability import tell, tell_failure
+from assay.serve.observability import log_event, log_failure
 from assay.serve.state import ServerState, ServerStore
 from assay.serve.web.problems import RequestProblem, read_body
 from assay.store.artefacts import checked_digest, left_by, note_left
@@ -132,11 +132,11 @@ def deliver(state: ServerState, job_id: str, fence: int, agent: str, body: bytes
     if word != "unknown":
         _note_files(store, job_id, fence, left)
     state.metrics.deliveries.labels(word).inc()
-    tell("result delivered", job=job_id, fence=fence, agent=agent, word=word, state=result.state)
+    log_event("result delivered", job=job_id, fence=fence, agent=agent, word=word, state=result.state)
     return _answered(state, job, result, word)
 
 
-def deliver_told(state: ServerState, job_id: str, body: bytes) -> Delivered:
+def deliver_reported(state: ServerState, job_id: str, body: bytes) -> Delivered:
     """Take the result of a job that was measured elsewhere, once.
 
     Raises:
@@ -147,9 +147,9 @@ def deliver_told(state: ServerState, job_id: str, body: bytes) -> Delivered:
     job = store.listing.job(job_id).job
     result, left = _complete(state, job, parsed(body, (*_ENDED, "cancelled")))
     events: dict[str, Event] = {"done": "finish", "cancelled": "cancel"}
-    word = store.control.keep_told(job_id, event=events.get(result.state, "fail"), **_outcome(result))
+    word = store.control.keep_reported(job_id, event=events.get(result.state, "fail"), **_outcome(result))
     _note_files(store, job_id, 0, left)
-    tell("result reported", job=job_id, word=word, state=result.state)
+    log_event("result reported", job=job_id, word=word, state=result.state)
     return _answered(state, job, result, word)
 
 
@@ -170,7 +170,7 @@ def _answered(state: ServerState, job: Job, result: MultiRunJobResult, word: Del
         try:
             observe_job(state.kept.store, job, result, state.clock)
         except Exception as problem:  # it is kept and stays accepted, whatever comes of its series
-            tell_failure("series not updated", problem, job=job.id)
+            log_failure("series not updated", problem, job=job.id)
     state.changed(jobs=False)
     return Delivered(word)
 

@@ -27,13 +27,13 @@ _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 Counts = Mapping[str, Mapping[str, int]]
 
 
-def tell(event: str, *, level: int = logging.INFO, **fields: object) -> None:
+def log_event(event: str, *, level: int = logging.INFO, **fields: object) -> None:
     """Log one decision: what happened, and to whom."""
     if _log.isEnabledFor(level):
         _log.log(level, event, extra={"fields": fields})
 
 
-def tell_failure(event: str, problem: BaseException, **fields: object) -> None:
+def log_failure(event: str, problem: BaseException, **fields: object) -> None:
     """Log something that should not have happened, with where in the code it did."""
     _log.error(event, exc_info=problem, extra={"fields": fields})
 

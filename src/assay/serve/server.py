@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from assay.clock import SYSTEM_CLOCK, Clock
 from assay.errors import StoreError, UsageError
 from assay.serve.app import begin_close, create_app
-from assay.serve.observability import set_up_logs, tell
+from assay.serve.observability import log_event, set_up_logs
 from assay.serve.settings import ServerSettings
 from assay.serve.state import ServerState
 from assay.serve.web.dashboard import is_built
@@ -240,7 +240,7 @@ def _prepare(state: ServerState, say: Say) -> None:
     except StoreError as problem:
         if problem.problem.code != "store" or settings.database_url is None:
             raise
-        tell("starting without the database", database=settings.database_shown)
+        log_event("starting without the database", database=settings.database_shown)
         return
     if settings.on_loopback or settings.token is not None or state.kept.tokens.count():
         return

@@ -19,7 +19,7 @@ from assay.place.leasing import Lease
 from assay.series.repository import SeriesStore
 from assay.serve.live.dispatch import BeatCollector, Dispatcher, GroupSync, JobQueue
 from assay.serve.live.feed import Feed, LoopEvent
-from assay.serve.observability import Counts, ServerMetrics, count_states, tell
+from assay.serve.observability import Counts, ServerMetrics, count_states, log_event
 from assay.serve.settings import MB, ServerSettings
 from assay.serve.web.problems import Unavailable, is_away
 from assay.spec.benchmark import Definition
@@ -129,7 +129,7 @@ class ServerState:
                 # While no server was there, no agent could renew its lease.
                 renewed = self._kept.control.renew_all()
                 self._kept.store.artefacts.sweep()  # what uploads left behind that were cut with their server
-                tell("store open", database=self.settings.database_shown, leases_renewed=renewed)
+                log_event("store open", database=self.settings.database_shown, leases_renewed=renewed)
         return True
 
     def close(self) -> None:
@@ -156,7 +156,7 @@ class ServerState:
 
     def lease_given(self, lease: Lease) -> None:
         self.metrics.leases.inc()
-        tell("lease given", agent=lease.agent, job=lease.job.id, fence=lease.fence)
+        log_event("lease given", agent=lease.agent, job=lease.job.id, fence=lease.fence)
         self.feed.nudge()
 
     # Tokens
@@ -192,15 +192,15 @@ class ServerState:
         """
         until, stored_key = self._keys.get(agent, (0.0, ""))
         if until <= time.monotonic():
-            stored_key = await anyio.to_thread.run_sync(self._look_up_key, agent)
+            stored_key = await anyio.to_thread.run_sync(self._key_of, agent)
         _compare(agent, stored_key, key)
 
     def check_key_now(self, agent: str, key: str) -> None:
         """The same, in a thread."""
         until, stored_key = self._keys.get(agent, (0.0, ""))
-        _compare(agent, stored_key if until > time.monotonic() else self._look_up_key(agent), key)
+        _compare(agent, stored_key if until > time.monotonic() else self._key_of(agent), key)
 
-    def _look_up_key(self, agent: str) -> str:
+    def _key_of(self, agent: str) -> str:
         key = self.kept.control.key_of(agent)
         _remember(self._keys, agent, key)
         return key

@@ -23,7 +23,7 @@ from assay.run.models.sources import hub_name
 from assay.run.targets import find_target, target_name
 from assay.run.targets.launcher import command_words
 from assay.serve.delivery import missing, missing_artefacts
-from assay.serve.observability import tell
+from assay.serve.observability import log_event
 from assay.serve.state import ServerState, ServerStore
 from assay.serve.web.problems import is_away
 from assay.serve.web.records import BenchmarkPreview, JobPreview, PlacementView, ScheduleView
@@ -259,7 +259,7 @@ def keep_schedule(
     whole = replace(submission, document=planned.document, benchmark="", version=None, files=files, agent="")
     record, new = state.kept.schedules.keep(name, schedule, whole, by)
     event = "schedule made" if new else "schedule changed"
-    tell(event, schedule=record.id, benchmark=name, cron=schedule.cron, timezone=schedule.timezone, by=by)
+    log_event(event, schedule=record.id, benchmark=name, cron=schedule.cron, timezone=schedule.timezone, by=by)
     state.changed(jobs=False)
     return schedule_view(state, record), new
 

@@ -58,23 +58,23 @@ class ScriptSetting:
 def setting(parse: Callable[[Any], T], default: str, meaning: str, *, only: Server | None = None) -> T:
     """A field of a record of settings; the default is written as a user would write it, and none is None."""
     value = parse(default) if default else None
-    setting: T = field(default=value, metadata=_told(only, parse=parse, meaning=meaning, default=default))  # type: ignore[assignment]
+    setting: T = field(default=value, metadata=_metadata(only, parse=parse, meaning=meaning, default=default))  # type: ignore[assignment]
     return setting
 
 
 def repeated(parse: Callable[[Any], T], meaning: str, *, only: Server | None = None) -> tuple[T, ...]:
     """A field that may be given more than once."""
-    setting: tuple[T, ...] = field(default=(), metadata=_told(only, parse=parse, meaning=meaning, many=True))
+    setting: tuple[T, ...] = field(default=(), metadata=_metadata(only, parse=parse, meaning=meaning, many=True))
     return setting
 
 
 def switch(value: bool, meaning: str, *, only: Server | None = None) -> bool:
     """A field that is on or off; the meaning is that of the flag, which changes it."""
-    setting: bool = field(default=value, metadata=_told(only, parse=_truth, meaning=meaning, switch=not value))
+    setting: bool = field(default=value, metadata=_metadata(only, parse=_truth, meaning=meaning, switch=not value))
     return setting
 
 
-def _told(only: Server | None, **more: object) -> dict[str, object]:
+def _metadata(only: Server | None, **more: object) -> dict[str, object]:
     return {"servers": (only,) if only else ("llm", "http"), **more}
 
 

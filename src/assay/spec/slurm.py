@@ -109,7 +109,7 @@ class Batch(Section):
         return value
 
     @model_validator(mode="after")
-    def _asks_for_gpus_once(self) -> Batch:
+    def _one_gpu_request(self) -> Batch:
         if self.gpus is not None and self.gres and re.search(r"(^|,)\s*(gres[/:])?gpu([:,=]|$)", self.gres):
             raise ValueError(
                 f"gpus is {self.gpus!r} and gres is {self.gres!r}, which asks for GPUs too; keep one of them"

@@ -110,7 +110,7 @@ def rules_in(session: Session, *, hold: bool = False) -> tuple[StoredRule, ...]:
     return tuple(map(_rule, session.scalars(query.with_for_update() if hold else query)))
 
 
-def note_told(session: Session, rules: Iterable[str], now: float) -> None:
+def note_notified(session: Session, rules: Iterable[str], now: float) -> None:
     """Note that some rules notify now, as part of a transaction."""
     for row in session.scalars(select(AlertRuleRow).where(AlertRuleRow.id.in_(tuple(rules)))):
         row.document = {**row.document, "told_at": now}
@@ -270,13 +270,13 @@ class Alerts(TableAccess):
             if decide(_known(session, which)) is None:
                 return None
         with self._writing() as session:
-            wish = decide(_known(session, which, hold=True))
-            if wish is None:
+            request = decide(_known(session, which, hold=True))
+            if request is None:
                 return None
-            _keep(session, wish)
-            put_in(session, wish.notices, now)
-            note_told(session, wish.told_by, now)
-            return wish.alert
+            _keep(session, request)
+            put_in(session, request.notices, now)
+            note_notified(session, request.told_by, now)
+            return request.alert
 
 
 def _known(session: Session, which: ColumnElement[bool], *, hold: bool = False) -> DecisionContext:
@@ -320,17 +320,17 @@ def _conditions(wanted: AlertFilter) -> list[ColumnElement[bool]]:
     return conditions
 
 
-def _keep(session: Session, wish: Decision) -> None:
+def _keep(session: Session, request: Decision) -> None:
     """Write an alert, new or changed."""
-    columns = asdict(wish.alert)
-    row = session.get(AlertRow, wish.alert.id)
+    columns = asdict(request.alert)
+    row = session.get(AlertRow, request.alert.id)
     if row is not None:
         for name, value in columns.items():
             setattr(row, name, value)
         session.flush()
         return
-    if wish.instead_of:
-        over = session.get_one(AlertRow, wish.instead_of)
+    if request.instead_of:
+        over = session.get_one(AlertRow, request.instead_of)
         over.key = f"{over.key[:40]}.{over.id}"
         session.flush()
     added = insert_into(session, AlertRow).values(**columns).on_conflict_do_nothing().returning(AlertRow.id)

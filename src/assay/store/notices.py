@@ -23,7 +23,7 @@ EVERY_CHANNEL = "*"
 _OPEN_STATES = ("waiting", "sending")
 _LONGEST_ERROR = 1000
 # A notice that is due for so long is not being looked at by anybody.
-_NOBODY_S = 3600.0
+_ORPHANED_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +195,8 @@ class Notices(TableAccess):
         now = self._now()
         # A server that has the channel would have tried meanwhile.
         unclaimed = or_(
-            and_(NoticeRow.state == "waiting", NoticeRow.not_before < now - _NOBODY_S),
-            and_(NoticeRow.state == "sending", NoticeRow.taken_until < now - _NOBODY_S),
+            and_(NoticeRow.state == "waiting", NoticeRow.not_before < now - _ORPHANED_S),
+            and_(NoticeRow.state == "sending", NoticeRow.taken_until < now - _ORPHANED_S),
         )
         old = and_(
             unclaimed, NoticeRow.channel.not_in(channels), NoticeRow.created_at < now - self.policy.give_up_after_s

@@ -311,7 +311,7 @@ class Store(TableAccess):
                     select(CampaignRow.id).where(CampaignRow.id.startswith(reference, autoescape=True)).limit(5)
                 ).all()
             if not ids:
-                newest = select(CampaignRow.id).order_by(CampaignRow.created_at.desc()).limit(_LOOKED_THROUGH)
+                newest = select(CampaignRow.id).order_by(CampaignRow.created_at.desc()).limit(_SEARCHED)
                 raise _not_found(reference, self.folder, session.scalars(newest).all())
         if len(ids) > 1 and reference not in ids:
             raise ambiguous(reference, "campaigns", ids)
@@ -357,7 +357,7 @@ def _stored(row: JobRow) -> StoredJob:
 
 
 _LIST = "`assay results list` shows what is there"
-_LOOKED_THROUGH = 1000  # campaigns, the newest, among which one was perhaps meant
+_SEARCHED = 1000  # campaigns, the newest, among which one was perhaps meant
 
 
 def _unknown(reference: str, folder: Path, advice: str = _LIST) -> UsageError:

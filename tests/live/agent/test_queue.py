@@ -19,7 +19,7 @@ def queue(redis_server, monkeypatch):
     import assay.agent.slots as module
     from assay.place.redis_broker import RedisBroker
 
-    monkeypatch.setattr(module, "_ASK_AGAIN_S", 0.5)
+    monkeypatch.setattr(module, "_RETRY_S", 0.5)
     _wait_for_slots()
     broker = RedisBroker(redis_server.fresh())
     yield broker, RedisAddress("127.0.0.1", redis_server.port)

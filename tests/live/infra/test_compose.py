@@ -164,7 +164,7 @@ def test_data_can_be_kept(place, programs, told, healthy):
 
 def test_one_that_does_not_get_healthy_is_told_with_what_it_said(place, programs, told, monkeypatch):
     programs.add("docker", [VERSION])
-    monkeypatch.setattr(compose, "_LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(compose, "_POLL_S", 0.0)
     monkeypatch.setattr(compose, "page", lambda url: "503 starting")
     monkeypatch.setattr(compose, "agent", lambda url, token, tag: None)
     with pytest.raises(MeasureError, match="server was not healthy within 0 s: 503 starting"):

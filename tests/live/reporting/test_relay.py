@@ -85,12 +85,12 @@ def test_what_stands_and_ends_here_stands_and_ends_there(server, campaign, tmp_p
     log = tmp_path / "log"
     log.write_text("a line")
     with campaign.told(server.url) as relay:
-        relay.stands([JobProgress(0, "waiting", "priority"), JobProgress(1, "running", "on n1", 0, 3, "load", 0.5)])
+        relay.progressed([JobProgress(0, "waiting", "priority"), JobProgress(1, "running", "on n1", 0, 3, "load", 0.5)])
         until(lambda: states(server, campaign) == ["pending", "running"])
         first, second = (job["progress"] for job in shown(server, campaign)["job_list"])
         assert first["note"] == "priority"
         assert (second["note"], second["phase"], second["share"]) == ("on n1", "load", 0.5)
-        relay.stands([JobProgress(1, "waiting", "put back into the queue")])
+        relay.progressed([JobProgress(1, "waiting", "put back into the queue")])
         until(lambda: states(server, campaign) == ["pending", "pending"])
         for index in (0, 1):
             campaign.end(index, files={"log": log})
@@ -154,7 +154,7 @@ def test_no_server_of_any_kind_ends_a_campaign(serve, campaign):
     campaign.end(0)
     # One that nobody listens at, one that asks for a token, one that has another campaign of this name.
     with campaign.told("http://127.0.0.1:9") as relay:
-        relay.stands([JobProgress(1, "running", "on n1")])
+        relay.progressed([JobProgress(1, "running", "on n1")])
     assert any("does not answer" in note for note in campaign.notes)
     assert any("has not received 1 result" in note for note in campaign.notes)
     campaign.notes.clear()

@@ -162,7 +162,7 @@ def test_a_failed_job_opens_an_alert_by_itself_and_a_good_one_resolves_it(serve)
 
 
 def test_an_agent_that_is_lost_and_comes_back(serve, monkeypatch):
-    monkeypatch.setattr("assay.serve.live.notifications.LOOK_EVERY_S", 0.2)
+    monkeypatch.setattr("assay.serve.live.notifications.POLL_S", 0.2)
     server = serve(silent_after_s=1.0, lease_s=5.0, heartbeat_s=0.5)
     client = server.client
     client.put("/alert-rules/lost", json={"rule": {"when": "agent lost", "severity": "critical"}})

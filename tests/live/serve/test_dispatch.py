@@ -79,7 +79,7 @@ async def until(condition):
 
 @pytest.fixture(autouse=True)
 def _fast(monkeypatch):
-    monkeypatch.setattr(dispatch, "ASK_EVERY_S", 0.05)
+    monkeypatch.setattr(dispatch, "POLL_S", 0.05)
     monkeypatch.setattr(dispatch, "AFTER_NOTHING_S", 0.05)
 
 

@@ -400,7 +400,7 @@ def recorder(serve):
 
         def loop():
             while not ended.is_set():
-                notifying.look()
+                notifying.poll()
                 time.sleep(0.02)
 
         thread = threading.Thread(target=loop)

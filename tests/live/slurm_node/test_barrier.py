@@ -9,7 +9,7 @@ from tests.live.slurm_node.conftest import definition
 
 from assay.engines.node import begin_together, give_up_all
 from assay.engines.slurm.folder import SharedFolder
-from assay.engines.slurm.node.task import begin_anew, meeting_of
+from assay.engines.slurm.node.task import clear_absences, meeting_of
 from assay.errors import MeasureError
 from assay.plan.job import Job
 
@@ -55,8 +55,8 @@ def test_a_group_that_is_put_back_into_the_queue_begins_anew(tmp_path):
     with pytest.raises(MeasureError, match="client 1 cannot take part in this run: preempted"):
         begin_together(meeting_of(folder, "g", job(0)), 20.0)
     give_up_all(meeting_of(folder, "g", job(0)), 2, "client 1 cannot come")
-    begin_anew(meeting, 2, {})
+    clear_absences(meeting, 2, {})
     assert (meeting.of_run(1) / "absent-1.json").exists(), "this job begins for the first time"
-    begin_anew(meeting, 2, {"SLURM_RESTART_COUNT": "1"})
+    clear_absences(meeting, 2, {"SLURM_RESTART_COUNT": "1"})
     assert not list(meeting.of_run(1).glob("absent-*"))
     assert len(both(folder)) == 2

@@ -60,14 +60,14 @@ def test_services_are_waited_for_in_any_order(folder):
     def come(_: float) -> None:
         publish(folder, "g", running(folder, next(coming)), node="n", slurm_job="", metrics=None)
 
-    found = await_services(folder, "g", {"db": web(), "llm": web()}, tell=lambda _: None, sleep=come)
+    found = await_services(folder, "g", {"db": web(), "llm": web()}, notify=lambda _: None, sleep=come)
     assert list(found) == ["db", "llm"]
 
 
 def test_a_failure_ends_the_waiting_with_its_own_words(folder):
     publish_failure(folder, "g", "llm", Problem("image", "no such image", "services.llm.image", "fetch it"))
     with pytest.raises(MeasureError) as caught:
-        await_services(folder, "g", {"db": web(), "llm": web()}, tell=lambda _: None)
+        await_services(folder, "g", {"db": web(), "llm": web()}, notify=lambda _: None)
     assert caught.value.problem == Problem("image", "no such image", "services.llm.image", "fetch it")
 
 
@@ -77,7 +77,7 @@ def test_one_that_says_nothing_is_given_up_after_its_own_bound(folder, monkeypat
     monkeypatch.setattr(published.time, "monotonic", lambda: next(clock))
     told: list[str] = []
     with pytest.raises(MeasureError, match="neither ready nor failed within 75 s") as caught:
-        await_services(folder, "g", {"llm": web()}, tell=told.append, sleep=lambda _: None)
+        await_services(folder, "g", {"llm": web()}, notify=told.append, sleep=lambda _: None)
     assert caught.value.problem.code == "service-not-ready"
     assert told == [f"waiting for llm since {seconds} s" for seconds in (20, 40, 60)]
 
@@ -86,4 +86,4 @@ def test_a_file_that_is_no_such_document_is_told(folder):
     folder.services("g").mkdir(parents=True)
     folder.service("g", "llm").write_text("{}")
     with pytest.raises(MeasureError, match="cannot be read"):
-        await_services(folder, "g", {"llm": web()}, tell=lambda _: None)
+        await_services(folder, "g", {"llm": web()}, notify=lambda _: None)

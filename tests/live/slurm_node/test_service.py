@@ -17,7 +17,7 @@ from tests.live.slurm_node.conftest import SIM, definition
 from tests.support.running_server import wait_for
 from tests.unit.run.services.conftest import LISTEN, await_gone
 
-from assay.engines.slurm.node.end import ask_to_end
+from assay.engines.slurm.node.end import request_end
 
 pytestmark = [pytest.mark.live, pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")]
 
@@ -71,7 +71,7 @@ def test_it_is_published_when_it_is_ready_and_its_model_is_warm(campaign, tmp_pa
     assert told["start_to_ready_s"] > 0
     with urllib.request.urlopen(f"{told['base_url']}/sim/state", timeout=10) as answer:
         assert json.load(answer)["records"] == 1, "one small request has loaded the model"
-    ask_to_end(here.folder, here.group)
+    request_end(here.folder, here.group)
     assert process.wait(30) == 0
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(told["base_url"], timeout=5)
@@ -95,7 +95,7 @@ def test_everything_it_started_ends_however_it_ends(campaign, tmp_path, how):
     tree = [one.pid for one in psutil.Process(process.pid).children(recursive=True)]
     assert set(started) <= {*tree, *started}
     if how == "stop":
-        ask_to_end(here.folder, here.group)
+        request_end(here.folder, here.group)
     elif how == "all":
         for pid in {process.pid, *tree, *started}:
             with suppress(ProcessLookupError):
@@ -118,7 +118,7 @@ def test_it_is_ended_while_it_still_starts(campaign, tmp_path):
     here = campaign(family(tmp_path, never, ready={"http": "/", "within": 300.0}))
     process = here.start("service", "web")
     wait_for((tmp_path / "own").exists, 20, "the service")
-    ask_to_end(here.folder, here.group)
+    request_end(here.folder, here.group)
     assert process.wait(30) == 0
     await_gone(*pids(tmp_path))
     assert not here.folder.service(here.group, "web").exists()
@@ -145,7 +145,7 @@ def test_one_that_dies_while_it_is_used_says_so(campaign, tmp_path):
 
 def test_a_group_that_has_ended_starts_nothing_more(campaign, tmp_path):
     here = campaign(family(tmp_path))
-    ask_to_end(here.folder, here.group)
+    request_end(here.folder, here.group)
     assert here.start("service", "web").wait(30) == 0
     assert not (tmp_path / "own").exists()
 
@@ -161,5 +161,5 @@ def test_a_service_learns_where_another_one_is(campaign, tmp_path):
     other = here.start("service", "llm")
     here.service("front")
     assert (tmp_path / "told").read_text() == f"127.0.0.1 {here.service()['port']}"
-    ask_to_end(here.folder, here.group)
+    request_end(here.folder, here.group)
     assert [one.wait(30), other.wait(30)] == [0, 0]

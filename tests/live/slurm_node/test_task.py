@@ -14,7 +14,7 @@ from tests.support.running_server import wait_for
 from assay.analyse.merge import PartResult, PartRun, merge_point
 from assay.analyse.records import MultiRunJobResult
 from assay.documents import from_json
-from assay.engines.slurm.node.end import ask_to_end
+from assay.engines.slurm.node.end import request_end
 from assay.engines.slurm.node.publication import publish_failure
 from assay.errors import Problem
 from assay.plan.job import whole
@@ -30,7 +30,7 @@ def test_a_job_uses_the_service_of_another_node_and_keeps_its_log(campaign):
     service = here.start("service", "llm")
     here.service()
     assert here.start("task", "0").wait(60) == 0, log(here)
-    ask_to_end(here.folder, here.group)
+    request_end(here.folder, here.group)
     assert service.wait(30) == 0
     run = here.result()["runs"][0]
     assert run["error"] is None
@@ -54,7 +54,7 @@ def test_clients_begin_at_one_moment_and_their_samples_are_one_result(campaign):
     time.sleep(2.0)  # the queue lets the second client begin later
     second = here.start("task", "1")
     assert (first.wait(90), second.wait(90)) == (0, 0), log(here)
-    ask_to_end(here.folder, here.group)
+    request_end(here.folder, here.group)
     service.wait(30)
     parts = []
     for host in range(2):
@@ -114,7 +114,7 @@ def test_a_cancelled_client_frees_the_others_and_leaves_no_process(campaign):
     clients[0].send_signal(signal.SIGTERM)
     assert clients[0].wait(30) == 143
     clients.append(here.start("task", "1"))
-    ask_to_end(here.folder, here.group)
+    request_end(here.folder, here.group)
     service.wait(30)
     for run in range(1):
         assert (here.folder.barrier(here.group, run) / "absent-0.json").exists()

@@ -21,7 +21,7 @@ from tests.support.kube.first import first_ended
 from tests.support.kube.inside import MARK, RESOLVER, Inside
 from tests.support.kube.objects import Object, Objects, RefusedError, amount, now, tell_event
 
-_LOOK_S = 0.03
+_POLL_S = 0.03
 
 
 @dataclass
@@ -160,7 +160,7 @@ def _lines(container: Container, asked: dict[str, str]) -> Iterator[bytes]:
             sent += 1
         if over:
             return
-        sleep(_LOOK_S)
+        sleep(_POLL_S)
 
 
 class PodRun:
@@ -330,7 +330,7 @@ class PodRun:
             if monotonic() >= next_probe_s:
                 next_probe_s = monotonic() + 0.1
                 self._probe()
-            sleep(_LOOK_S)
+            sleep(_POLL_S)
 
     def _look_at(self, spec: Object, *, may_restart: bool) -> None:
         one = self.containers[spec["name"]]
@@ -341,7 +341,7 @@ class PodRun:
         if code is None:
             return
         _kill(one.process, self.meta["uid"])
-        sleep(_LOOK_S)  # its last words are being read
+        sleep(_POLL_S)  # its last words are being read
         exit_code = 128 - code if code < 0 else code
         reason = "OOMKilled" if one.killed_for_memory else "Completed" if exit_code == 0 else "Error"
         ended: Object = {

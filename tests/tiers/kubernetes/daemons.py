@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic, sleep
 
 PATIENCE_S = 120.0
-_LOOK_S = 0.05
+_POLL_S = 0.05
 _LEAVE_S = 10.0
 _LAST_WORDS = 2_000
 
@@ -77,7 +77,7 @@ class Daemons:
             if ended or monotonic() > until_s:
                 why = f"ended: {', '.join(ended)}" if ended else f"not within {patience_s:g} s"
                 raise RuntimeError(f"{what}: {why}\n{self._last_words(ended or list(self._processes))}")
-            sleep(_LOOK_S)
+            sleep(_POLL_S)
 
     def _last_words(self, names: list[str]) -> str:
         logs = [log for name in names for log in (self.log(name), *sorted((self.folder / name).glob("*.log")))]

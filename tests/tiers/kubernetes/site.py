@@ -27,7 +27,7 @@ BEGUN, GO = "/tmp/begun", "/tmp/go"
 WAITS = f"touch {BEGUN}; while [ ! -e {GO} ]; do sleep 0.1; done; echo x=3"
 # Everything that a campaign can leave in a namespace.
 KINDS = ("jobs", "pods", "deployments", "replicasets", "services", "configmaps", "secrets")
-_LOOK_S = 0.1
+_POLL_S = 0.1
 
 
 @dataclass
@@ -162,7 +162,7 @@ class Site:
         until_s = monotonic() + patience_s
         while not holds():
             assert monotonic() < until_s, f"{what}: not within {patience_s:g} s; {self._seen()}"
-            sleep(_LOOK_S)
+            sleep(_POLL_S)
 
     def _waits(self, pod: str) -> bool:
         words = ("exec", f"--namespace={self.namespace}", pod, "--", "ls", BEGUN)

@@ -10,7 +10,7 @@ import torch
 from tests.tiers.torch.conftest import llama_config, samples
 
 from assay.run.scoring import read_outputs
-from assay.run.targets.transformers.decoding import Ask, Prompter, Sessions, Stepper, answer_lengths
+from assay.run.targets.transformers.decoding import Prompt, Prompter, Sessions, Stepper, answer_lengths
 from assay.run.targets.transformers.model import ModelFolder
 from assay.run.torch_devices import TorchPlacement
 from assay.run.workloads import Item, Workset
@@ -194,7 +194,7 @@ def test_the_answer_ends_before_its_first_stop_token(measured, llama, prompts):
 def test_prompts_made_to_a_length_stay_that_long(tokenizer):
     made = Workset("synthetic", (Item("a", ("the quick brown",), input_tokens=3),), (), {})
     plain = Prompter(tokenizer, made)
-    assert plain.text(Ask(made.items[0], 0)) == "the quick brown"
+    assert plain.text(Prompt(made.items[0], 0)) == "the quick brown"
     assert plain.batch(["the quick brown"]).lengths == (
         len(tokenizer.encode("the quick brown", add_special_tokens=False)),
     )
@@ -211,7 +211,7 @@ def test_a_prompt_length_that_is_asked_for_is_delivered(measured, llama, length)
 
 def test_chat_and_conversation_prompts(tokenizer):
     item = Item("c", ("one", "two", "three"), system="be kind")
-    text = Prompter(tokenizer, Workset("conversation", (item,), (), {})).text(Ask(item, 0, 1, ("first answer",)))
+    text = Prompter(tokenizer, Workset("conversation", (item,), (), {})).text(Prompt(item, 0, 1, ("first answer",)))
     assert (
         text
         == "<|system|>be kind<|end|><|user|>one<|end|><|assistant|>first answer<|end|><|user|>two<|end|><|assistant|>"
@@ -231,7 +231,7 @@ def test_sessions_go_through_turns_and_then_take_the_next_item():
     sessions.begin()
     seen = []
     for call in range(4):
-        seen.append([(ask.item.id, ask.session, ask.turn, ask.answers) for ask in sessions.asks])
+        seen.append([(ask.item.id, ask.session, ask.turn, ask.answers) for ask in sessions.prompts])
         sessions.advance(lambda row, call=call: f"{call}/{row}")
     assert seen == [
         [("a", 0, 0, ()), ("b", 1, 0, ())],

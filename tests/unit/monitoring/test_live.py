@@ -197,7 +197,7 @@ def test_a_monitor_of_a_cluster_watches_a_node_and_its_service(prometheus, share
     try:
         # The port chosen for the service is known to nobody but the relay, and Prometheus still has it at once.
         with watched(
-            shared, {"group": "g1"}, who="g1-llm", services=["llm"], host="127.0.0.1", tell=notes.append
+            shared, {"group": "g1"}, who="g1-llm", services=["llm"], host="127.0.0.1", notify=notes.append
         ) as on:
             assert on
             assert seen(shared.discovery) >= {"exporter-g1-llm", "service-llm-g1-llm"}
@@ -279,7 +279,7 @@ def _ask_every_dashboard(api):
                 for variable in ("campaign", "job", "node", "service"):
                     expression = expression.replace(f"${variable}", ".*")
                 form = urlencode({"query": expression}).encode()
-                told[name, panel["title"]] = api._ask("POST", "/api/v1/query", form)["result"]
+                told[name, panel["title"]] = api._request("POST", "/api/v1/query", form)["result"]
     (busy,) = told["client-nodes", "Processors busy"]
     assert 0 <= float(busy["value"][1]) <= 110
     assert told["service-nodes", "Processors busy"] == []  # no service has a node of its own here
@@ -289,7 +289,7 @@ def test_a_failed_monitor_and_a_missing_one_keep_nobody_waiting(shared, monkeypa
     shared.services("monitor").mkdir(parents=True, exist_ok=True)
     notes = []
     write_order(shared.metrics, MonitorOrder("c9", Monitoring(within="300ms")))
-    with watched(shared, {"job": "j"}, who="g0", tell=notes.append) as on:
+    with watched(shared, {"job": "j"}, who="g0", notify=notes.append) as on:
         assert not on
     assert "not there within" in notes[0]
     monkeypatch.setenv("ASSAY_PROMETHEUS", "no-such-prometheus")
@@ -298,10 +298,10 @@ def test_a_failed_monitor_and_a_missing_one_keep_nobody_waiting(shared, monkeypa
     )
     assert done.returncode == 3
     assert "no-prometheus" in done.stderr
-    with watched(shared, {"job": "j"}, who="g0", tell=notes.append) as on:
+    with watched(shared, {"job": "j"}, who="g0", notify=notes.append) as on:
         assert not on
     assert "no-such-prometheus" in notes[1]
     (shared.metrics / "order.json").unlink()
-    with watched(shared, {"job": "j"}, who="g0", tell=notes.append) as on:
+    with watched(shared, {"job": "j"}, who="g0", notify=notes.append) as on:
         assert not on
     assert len(notes) == 2  # a campaign without monitoring is left alone

@@ -109,9 +109,9 @@ def test_a_target_file_says_where_and_whose(tmp_path):
 
 
 def test_waiting_for_a_first_scrape_ends(tmp_path):
-    discovery.note_seen(tmp_path, {"a", "b"})
-    assert discovery.wait_until_seen(tmp_path, ["a"], 5.0) == set()
-    assert discovery.wait_until_seen(tmp_path, ["a", "c"], 0.0) == {"c"}
+    discovery.note_scraped(tmp_path, {"a", "b"})
+    assert discovery.wait_until_scraped(tmp_path, ["a"], 5.0) == set()
+    assert discovery.wait_until_scraped(tmp_path, ["a", "c"], 0.0) == {"c"}
 
 
 def running(tmp_path, port=8000):

@@ -17,9 +17,9 @@ from assay.report.html.load import draw_recall, draw_tail
 from assay.report.html.samples import draw_distribution
 from assay.report.markdown import render_markdown
 from assay.report.served import (
-    asked_load,
     errors_of,
     finish_reasons_of,
+    load_label,
     load_sheet,
     search_sentences,
     server_view_of,
@@ -171,7 +171,7 @@ def test_a_search_shows_its_probes_and_its_answer(search) -> None:
     record, _ = search
     job = record.jobs[0]
     assert len(search_sentences(job)) == 3
-    assert asked_load(job) == "search"
+    assert load_label(job) == "search"
     drawn = figures(render_html(*search))["ttft_ms.p99 at each probed rate"]
     marks = [node.get("class") for node in drawn.iter("circle")]
     crosses = [node for node in drawn.iter("path") if (node.get("class") or "").startswith("cross")]

@@ -19,8 +19,8 @@ from assay.report.result import file_reader
 from assay.report.telemetry import (
     figures_of,
     foreign_sentences,
-    looking_sentences,
     named,
+    sampling_sentences,
     show_value,
     telemetry_sheet,
     throttling_sentences,
@@ -295,7 +295,7 @@ def test_statistics_of_all_runs_are_put_together():
 
 
 def test_what_looking_cost_is_told():
-    (told,) = looking_sentences(watched.job())
+    (told,) = sampling_sentences(watched.job())
     assert told.startswith("Another process looked every 100 ms over the measured window; it took 0.42 % of one core; ")
     assert told.endswith("a look took 0.31 ms (the slowest 4.20 ms).")
 

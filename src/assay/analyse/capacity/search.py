@@ -64,7 +64,7 @@ def next_step(history: Sequence[ProbeJudgement], search: Search) -> ProbeStep | 
     if not history:
         return ProbeStep(search.lowest, search.probe)
     tried = _TriedRates(history, search)
-    step = tried.wish()
+    step = tried.next_step()
     if isinstance(step, CapacityResult):
         return step
     if len(history) >= search.probes and all(judgement.rate != step.rate for judgement in history):
@@ -82,7 +82,7 @@ class _TriedRates:
         self.history, self.search = history, search
         self.low, self.high = _bracket(history)
 
-    def wish(self) -> ProbeStep | CapacityResult:
+    def next_step(self) -> ProbeStep | CapacityResult:
         """The next probe, were there no limit to their number."""
         doubtful = _contradiction(self.history) or _doubtful_miss(self.high, self.history)
         if doubtful is not None:

@@ -93,7 +93,7 @@ def _share_now(share: float, limit: float, what: str, of_what: str) -> tuple[boo
 
 def clocks_steady(evidence: CheckEvidence) -> Finding:
     """Whether neither the processor nor the device held its clock down: for heat, or for power."""
-    parts = (_kernel_count(evidence), _seen_throttled(evidence), _reported_throttled(evidence))
+    parts = (_kernel_count(evidence), _throttled_in_telemetry(evidence), _reported_throttled(evidence))
     return all_of(parts, "this machine does not report whether it throttled its clocks")
 
 
@@ -109,7 +109,7 @@ def _kernel_count(evidence: CheckEvidence) -> Finding | None:
     return True, f"no thermal throttling in {count(len(events), 'run')}"
 
 
-def _seen_throttled(evidence: CheckEvidence) -> Finding | None:
+def _throttled_in_telemetry(evidence: CheckEvidence) -> Finding | None:
     """The reasons that telemetry recorded while runs were measured."""
     reasons: dict[str, dict[str, None]] = {}
     runs: dict[str, list[int]] = {}

@@ -23,7 +23,7 @@ _LENGTH = 0.05
 _EXACT_TASKS = (None, "synthetic", "conversation")
 
 
-def as_long_as_asked(evidence: CheckEvidence) -> Finding:
+def output_length(evidence: CheckEvidence) -> Finding:
     """Whether answers had the length that the file asks for."""
     requested = evidence.job.definition.workload.output_tokens
     if requested is None:

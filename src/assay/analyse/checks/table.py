@@ -48,7 +48,7 @@ CHECKS: Mapping[str, Callable[[CheckEvidence], Finding]] = {
     "turbo off or steady": fitness.turbo_steady,
     "client below its own ceiling": machine.client_below_ceiling,
     "load delivered": output.load_delivered,
-    "answers as long as asked": output.as_long_as_asked,
+    "answers as long as asked": output.output_length,
     "tokens counted": output.tokens_counted,
     "answers good enough": output.good_enough,
 }

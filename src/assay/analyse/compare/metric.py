@@ -187,7 +187,7 @@ def more_runs(change: RelativeChange, runs: int, level: float) -> str:
     Runs that are added to these until they tell would break the promise: equal things are then called different more
     often than in one of twenty cases.
     """
-    needed = runs_to_tell(change, runs, level)
+    needed = runs_to_decide(change, runs, level)
     if needed is None:
         return f"more than {MOST_RUNS} runs would be needed"
     fresh = f"a new comparison, planned with about {needed} runs on each side, would detect a change of this size"
@@ -254,20 +254,20 @@ def matters(variance: float, a: NDArray[np.float64], b: NDArray[np.float64]) -> 
     return variance > (4e-16 * size) ** 2
 
 
-def runs_to_tell(change: RelativeChange, runs: int, level: float) -> int | None:
+def runs_to_decide(change: RelativeChange, runs: int, level: float) -> int | None:
     """Runs on each side that would show a change of the observed size; None for more than a thousand."""
     spread = change.error * math.sqrt(runs)  # error of a set of one run on each side
-    if not _told_by(MOST_RUNS, change, spread, level):
+    if not _decided_by(MOST_RUNS, change, spread, level):
         return None
     # More runs always tell more, so halving finds the first number that is enough.
     low, high = runs, MOST_RUNS
     while low + 1 < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if _told_by(middle, change, spread, level) else (middle, high)
+        low, high = (low, middle) if _decided_by(middle, change, spread, level) else (middle, high)
     return high
 
 
-def _told_by(runs: int, change: RelativeChange, spread: float, level: float) -> bool:
+def _decided_by(runs: int, change: RelativeChange, spread: float, level: float) -> bool:
     """Whether that many runs on each side would show a change of the observed size."""
     df = 2 * runs - 2
     need = t_quantile(level, df) + t_quantile(2 * _POWER - 1, df)

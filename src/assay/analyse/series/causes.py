@@ -127,7 +127,7 @@ def _failed(name: str, side: Contexts) -> tuple[int, int]:
 Cause = Literal["code", "data or model", "environment", "machine", "method", "noise", "unknown"]
 
 # A difference counts as evidence if it would be there by chance in at most one of this many cases.
-_TELLS = 2.0
+_TELLING_RATIO = 2.0
 # Two causes are distinguished if one of them is this many times as likely.
 _CLEARER = 3.0
 # With nothing else to blame, a change is taken for chance unless that is rarer than this.
@@ -181,11 +181,11 @@ def _cause(
         return "noise", doubted
     moved = control_moved(finding, before, after)
     hot = disturbed(finding, before, after)
-    strong = [factor for factor in compared if factor.explains and factor.weight >= _TELLS]
+    strong = [factor for factor in compared if factor.explains and factor.weight >= _TELLING_RATIO]
     telling = [] if finding.kind == "drift" else strong
     method = [factor for factor in telling if factor.cause == "method"]
     if method:
-        return "method", (*map(_told, method), *_control_said(moved))
+        return "method", (*map(_factor_text, method), *_control_said(moved))
     if moved is not None and moved.along:
         return _slower_machine(moved, hot, telling)
     if hot:
@@ -210,10 +210,10 @@ def _slower_machine(moved: ControlShift, hot: str, telling: Sequence[Factor]) ->
     """The cause where the control workload moved too: the machine, or what lies below all programs on it."""
     below = [factor for factor in telling if factor.name in _BELOW_CONTROL]
     if below and not any(factor.cause == "machine" for factor in telling):
-        return "environment", (*map(_told, below), moved.sentence)
+        return "environment", (*map(_factor_text, below), moved.sentence)
     others = [factor for factor in telling if factor.cause == "machine"]
     rest = _beside([factor for factor in telling if factor.cause != "machine"])
-    return "machine", (moved.sentence, *([hot] if hot else []), *map(_told, others), *rest)
+    return "machine", (moved.sentence, *([hot] if hot else []), *map(_factor_text, others), *rest)
 
 
 def _likeliest(finding: Finding, seen: Sequence[Factor], telling: Sequence[Factor]) -> tuple[Cause, tuple[str, ...]]:
@@ -233,10 +233,10 @@ def _likeliest(finding: Finding, seen: Sequence[Factor], telling: Sequence[Facto
     close = [pair for pair in ranked if pair[1][0].weight * _CLEARER >= best]
     if len(close) == 1:
         return ranked[0][0], (
-            *map(_told, ranked[0][1]),
+            *map(_factor_text, ranked[0][1]),
             *_beside([factor for _, group in ranked[1:] for factor in group]),
         )
-    sentences = [_told(factor) for _, group in close for factor in group]
+    sentences = [_factor_text(factor) for _, group in close for factor in group]
     names = " and ".join(cause for cause, _ in close)
     return "unknown", (*sentences, f"{names} changed together: a run with one of them alone would tell")
 
@@ -245,7 +245,7 @@ def _only_code(finding: Finding, compared: Sequence[Factor]) -> tuple[Cause, tup
     """The cause where nothing rare changed."""
     code = [factor for factor in compared if factor.cause == "code" and factor.explains]
     if code:
-        return "code", (*map(_told, code), "nothing else that is recorded explains it")
+        return "code", (*map(_factor_text, code), "nothing else that is recorded explains it")
     if finding.chance > _RARE:
         remark = f"chance alone shows as much in {percent(finding.chance)} of series"
         return "unknown" if finding.unconfirmed else "noise", (f"nothing that is recorded explains it, and {remark}",)
@@ -255,7 +255,7 @@ def _only_code(finding: Finding, compared: Sequence[Factor]) -> tuple[Cause, tup
     return "unknown", ("nothing that is recorded differs between the points before and after",)
 
 
-def _told(factor: Factor) -> str:
+def _factor_text(factor: Factor) -> str:
     changed = f"{factor.name} changed from {shown(factor.before)} to {shown(factor.after)}"
     if not factor.chances:
         return changed

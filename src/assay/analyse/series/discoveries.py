@@ -70,7 +70,7 @@ _SLACK = 3
 # A check after each result makes a hundred looks where the level is a promise for one: what turns up
 # then is believed if it is this much clearer, or has stood for this many more results.
 _CLEARER = LEVEL / 10
-_STANDS = 8
+_SETTLED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,21 +132,21 @@ def believed(
         # It turned up in one of many looks: it must be clearer than what one look would show by chance.
         if points is None or raw.chance <= _CLEARER:
             return raw, None
-        return _unconfirmed(raw, 0), Doubt(_CLEARER, points=points + _STANDS)
+        return _unconfirmed(raw, 0), Doubt(_CLEARER, points=points + _SETTLED)
     over = doubt.points is not None and points is not None and points >= doubt.points
     if raw.chance <= doubt.chance or over or 0 < doubt.tests <= among.tests:
         return raw, None
     if doubt.points is not None and points is not None:
-        return _unconfirmed(raw, _STANDS - (doubt.points - points)), doubt
+        return _unconfirmed(raw, _SETTLED - (doubt.points - points)), doubt
     return replace(raw, answer="cannot tell", because=before.because, unconfirmed=before.unconfirmed), doubt
 
 
 def _unconfirmed(raw: Finding, results: int) -> Finding:
     """A new finding that has stood for `results` results and needs more."""
     shows = f"chance shows as much in {percent(raw.chance)} of looks at a series"
-    stood = f"it is new and has stood for {results} of {_STANDS} further results"
-    why = f"{stood}; {shows}, so it counts once it has stood for {_STANDS}, or is clearer"
-    return replace(raw, answer="cannot tell", because=(*raw.because, why), unconfirmed=Unconfirmed(results, _STANDS))
+    stood = f"it is new and has stood for {results} of {_SETTLED} further results"
+    why = f"{stood}; {shows}, so it counts once it has stood for {_SETTLED}, or is clearer"
+    return replace(raw, answer="cannot tell", because=(*raw.because, why), unconfirmed=Unconfirmed(results, _SETTLED))
 
 
 def shifted(report: SeriesReport, by: int) -> SeriesReport:

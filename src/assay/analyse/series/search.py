@@ -109,7 +109,7 @@ def search(values: Values, weights: Values, level: float) -> ChangeSearch:
     waiting = [(0, count)]
     while waiting and len(by_place) < _MOST:
         low, high = waiting.pop()
-        seen, apart = _seen(flat[low:high], weights[low:high], level, newest=high == count)
+        seen, apart = _clearest(flat[low:high], weights[low:high], level, newest=high == count)
         clearest = seen.clearest
         costs[low, high] = seen.step
         if high - low == count:
@@ -177,7 +177,7 @@ def _memory(costs: Values) -> float:
     return float(MEMORIES[costs.argmin()])
 
 
-def _seen(values: Values, weights: Values, level: float, *, newest: bool) -> tuple[Scan, bool]:
+def _clearest(values: Values, weights: Values, level: float, *, newest: bool) -> tuple[Scan, bool]:
     """The clearest change; where one side of it is louder, what is clearest once that side counts less.
 
     The weights are changed in place: the louder points count less from then on. Where the louder side is at another

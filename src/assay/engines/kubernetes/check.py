@@ -12,7 +12,7 @@ from typing import Any
 from assay.engines.kubernetes.client.api import NEEDED, WANTED, Document, Version, name_of
 from assay.engines.kubernetes.client.client import Client, connect
 from assay.engines.kubernetes.objects.names import Part, job_name
-from assay.engines.kubernetes.objects.plan import asked_for
+from assay.engines.kubernetes.objects.plan import pod_resources
 from assay.engines.kubernetes.objects.pods import CONTAINER, QUEUE, container, own_mounts, pod_metadata, pod_spec
 from assay.engines.kubernetes.observation import Observation, observe
 from assay.engines.kubernetes.phases import failure_of, phase_of, waiting_words
@@ -22,10 +22,10 @@ from assay.errors import AssayError, MeasureError
 from assay.spec.benchmark import Needs
 from assay.spec.kubernetes import Kubernetes
 
-_POD_S, _LOOK_S = 300.0, 0.5
+_POD_S, _POLL_S = 300.0, 0.5
 _ANSWER = "@check "
 # Asked of the Python in the image: what it is, and whether it has what pods run.
-_ASK = """\
+_PROBE = """\
 import json, os, platform, sys
 found = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
 try:
@@ -87,7 +87,7 @@ def check(section: Kubernetes, *, with_pod: bool = False) -> KubernetesCheck:
     pod: dict[str, str] = {}
     if with_pod and not problems:
         try:
-            pod = _asked_pod(section, api, version)
+            pod = _probed_pod(section, api, version)
         except AssayError as problem:
             problems.append(f"{problem.problem.message}; {problem.problem.try_}".rstrip("; "))
         problems += [f"assay in the image is {pod['assay']}"] if "missing" in pod.get("assay", "") else []
@@ -116,7 +116,7 @@ def _node(document: Document) -> NodeFacts:
     return NodeFacts(name_of(document), ready, room.get("cpu", ""), room.get("memory", ""), devices, tuple(taints))
 
 
-def _asked_pod(section: Kubernetes, api: Client, version: Version) -> dict[str, str]:
+def _probed_pod(section: Kubernetes, api: Client, version: Version) -> dict[str, str]:
     """What a pod says that is made like those of jobs, and runs a few lines of Python.
 
     Raises:
@@ -140,12 +140,17 @@ def _asked_pod(section: Kubernetes, api: Client, version: Version) -> dict[str, 
 def trial(section: Kubernetes, campaign: str, version: Version) -> dict[str, Any]:
     """The Job of a small pod with the image and the options of a section."""
     part = Part(campaign, "job", "check", 0, 1)
-    asked = asked_for(section, Needs())
+    resources = pod_resources(section, Needs())
     mounts = own_mounts(section)
     box = container(
-        CONTAINER, section.image or "", section, words=(section.python, "-c", _ASK), asked=asked, mounts=mounts
+        CONTAINER,
+        section.image or "",
+        section,
+        words=(section.python, "-c", _PROBE),
+        resources=resources,
+        mounts=mounts,
     )
-    spec = {**pod_spec(section, asked, [box], mounts, version, apart=False), "restartPolicy": "Never"}
+    spec = {**pod_spec(section, resources, [box], mounts, version, apart=False), "restartPolicy": "Never"}
     queue = {QUEUE: section.queue} if section.queue else {}
     return {
         "apiVersion": "batch/v1",
@@ -177,7 +182,7 @@ def _awaited(api: Client, campaign: str, section: Kubernetes) -> str:
         if time.monotonic() > until_s:
             message = f"the pod did not end within {_POD_S:g} s: {waiting_words(state)}"
             raise MeasureError(message, code="kubernetes-waiting", try_="look at it with kubectl describe pod")
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
 
 
 def _seen(api: Client, campaign: str, section: Kubernetes) -> Observation:
@@ -186,4 +191,4 @@ def _seen(api: Client, campaign: str, section: Kubernetes) -> Observation:
     job = api.get("Job", name)
     about = [subject["metadata"]["uid"] for subject in (*pods, *([job] if job else []))]
     events = [event for uid in about for event in api.list("Event", fields=f"involvedObject.uid={uid}").items]
-    return observe(name, job, pods, events, asked_for(section, Needs()))
+    return observe(name, job, pods, events, pod_resources(section, Needs()))

@@ -80,14 +80,14 @@ class KubernetesEngine:
         document: KubernetesCampaign,
         api: Client,
         clock: Clock,
-        tell: Callable[[str], None],
+        notify: Callable[[str], None],
         where: str,
     ) -> None:
         self.ledger, self.folder, self.document, self.api = ledger, folder, document, api
         self.campaign = document.campaign
-        self.clock, self.tell, self.where = clock, tell, where
+        self.clock, self.notify, self.where = clock, notify, where
         self._group_of = {index: group for group in document.groups for index in group.jobs}
-        self._logbook = PodLogs(api, folder, document.section, tell)
+        self._logbook = PodLogs(api, folder, document.section, notify)
         self._open_watch = ExitStack()
         self._running: set[int] = set()
         self._fetched: set[int] = set()
@@ -233,7 +233,7 @@ class KubernetesEngine:
         """
         observer = self._observer
         observer.watching.refuse_lasting()
-        observer.look()
+        observer.refresh()
         cancelled = self.is_cancelled
         running = [index for index in jobs if index in self._running]
         self._logbook.read(
@@ -282,7 +282,7 @@ class KubernetesEngine:
     def _is_delivered(self, index: int, observation: Observation) -> bool:
         """Whether the first pod has handed out everything, and the others need not be waited for."""
         first = self._deliveries(index, observation).get(0)
-        if first is None or not first.is_told:
+        if first is None or not first.is_complete:
             return False
         since_s = self._done_s.setdefault(index, time.monotonic())
         others = sum(not pod.is_over for pod in observation.pods) > 1

@@ -23,7 +23,7 @@ from assay.plan.job import FINAL, Job
 from assay.run.scratch import is_held, scratch_folder
 from assay.store.store import Store
 
-_ASK_EVERY_S = 1.0
+_POLL_S = 1.0
 
 
 def job_logs(store: Store, job: Job, service: str = "", *, follow: bool = False) -> Iterator[LogChunk]:
@@ -73,12 +73,12 @@ class _Live:
     is_over: bool = False
     """Whether the job has ended, for all that Kubernetes tells."""
     _logs: dict[str, tuple[LogFile, PodLog]] = field(default_factory=dict)
-    _asked_s: float = float("-inf")
+    _read_s: float = float("-inf")
 
     def logs(self) -> tuple[LogFile, ...]:
         """The files with what was written until now, asked for no more than once a second."""
-        if time.monotonic() - self._asked_s >= _ASK_EVERY_S:
-            self._asked_s = time.monotonic()
+        if time.monotonic() - self._read_s >= _POLL_S:
+            self._read_s = time.monotonic()
             pods = self.api.list("Pod", self._part().selector()).items
             for pod in pods:
                 self._read(pod)

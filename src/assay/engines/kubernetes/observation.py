@@ -133,7 +133,7 @@ class Observation:
     pods: tuple[PodObservation, ...] = ()
     """The oldest first."""
     events: tuple[EventObservation, ...] = ()
-    asked: PodResources = field(default_factory=PodResources)
+    resources: PodResources = field(default_factory=PodResources)
 
     def events_of(self, uid: str, *reasons: str) -> list[EventObservation]:
         """What happened to one object, the newest first."""
@@ -222,14 +222,14 @@ def observe(
     job: Document | None,
     pods: Iterable[Document],
     events: Iterable[Document] = (),
-    asked: PodResources | None = None,
+    resources: PodResources | None = None,
 ) -> Observation:
     """What is known of one attempt, from the objects as the server keeps them."""
     observed_pods = sorted(map(read_pod, pods), key=lambda pod: (_seconds(pod.created_at), pod.rank or 0, pod.name))
     observed_job = None if job is None else read_job(job)
     uids = {pod.uid for pod in observed_pods} | ({observed_job.uid} if observed_job is not None else set())
     own = tuple(event for event in map(read_event, events) if event.uid in uids)
-    return Observation(name, observed_job, tuple(observed_pods), own, asked or PodResources())
+    return Observation(name, observed_job, tuple(observed_pods), own, resources or PodResources())
 
 
 def _seconds(at: datetime | None) -> float:

@@ -16,7 +16,7 @@ from assay.engines.kubernetes.client.watch import CampaignWatch
 from assay.engines.kubernetes.folder import KubernetesCampaign
 from assay.engines.kubernetes.objects import names
 from assay.engines.kubernetes.objects.names import Part, part_of
-from assay.engines.kubernetes.objects.plan import Group, asked_of
+from assay.engines.kubernetes.objects.plan import Group, resources_of
 from assay.engines.kubernetes.objects.pods import CONTAINER, PROGRAM
 from assay.engines.kubernetes.observation import Observation, PodObservation, observe
 from assay.engines.kubernetes.phases import digest_of, facts_of, failure_of, lost_node, phase_of, service_failure_of
@@ -65,14 +65,14 @@ class Observer:
     """Uid and group of each pod that has a node."""
     _events: dict[str, tuple[float, tuple[Document, ...]]] = field(default_factory=dict)
     """Uid → when its events were asked for, and what they are."""
-    _asks: int = _EVENTS_AT_ONCE
+    _events_left: int = _EVENTS_AT_ONCE
     """How many questions about events are left in this look."""
     _free: dict[str, datetime] = field(default_factory=dict)
     """Job or service → since when no other pod of the campaign could be in its way."""
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Take what is known now: everything after this speaks of the same moment."""
-        self._asks = _EVENTS_AT_ONCE
+        self._events_left = _EVENTS_AT_ONCE
         self._jobs = {name_of(job): job for job in self.watching.objects("Job")}
         gone, there = self.watching.gone("Pod"), self.watching.objects("Pod")
         self._gone = frozenset(map(uid_of, gone))
@@ -119,13 +119,13 @@ class Observer:
         ]
         # Where one Job of several is gone, the attempt is.
         there = None if len(jobs) < len(own) else next(iter(jobs), None)
-        return observe(next(iter(own), ""), there, pods, happened, asked_of(job, group))
+        return observe(next(iter(own), ""), there, pods, happened, resources_of(job, group))
 
     def service(self, group: Group, service: str, *, events: bool = False) -> Observation:
         pods = self._of_services.get((names.value(group.name), names.value(service)), [])
         happened = [event for pod in pods for event in self._events_of(uid_of(pod), fresh=events)]
-        asked = next(entry.asked for entry in group.services if entry.name == service)
-        return observe(names.service_name(self.campaign.campaign, group.name, service), None, pods, happened, asked)
+        resources = next(entry.resources for entry in group.services if entry.name == service)
+        return observe(names.service_name(self.campaign.campaign, group.name, service), None, pods, happened, resources)
 
     def failure_reason(self, observation: Observation, group: Group, now: datetime) -> FailureReason | None:
         """Why a job gives no result; None while it may."""
@@ -155,9 +155,9 @@ class Observer:
 
     def _events_of(self, uid: str, *, fresh: bool, sure: bool = False) -> tuple[Document, ...]:
         at_s, events = self._events.get(uid, (float("-inf"), ()))
-        if not fresh or time.monotonic() - at_s < _EVENTS_EVERY_S or (self._asks <= 0 and not sure):
+        if not fresh or time.monotonic() - at_s < _EVENTS_EVERY_S or (self._events_left <= 0 and not sure):
             return events
-        self._asks -= 1
+        self._events_left -= 1
         try:
             events = self.api.list("Event", fields=f"involvedObject.uid={uid}").items
         except MeasureError:  # events only explain; without them less is explained

@@ -158,9 +158,9 @@ def facts_of(seen: Observation) -> dict[str, str | int | float]:
         "exit_code": main.exit_code if main is not None else None,
         "restarts": main.restarts or None if main is not None else None,
         # What it was held to, which makes a part of the node another machine than the whole.
-        "limit_cpus": seen.asked.cpus if seen.asked.limited else None,
-        "limit_memory_bytes": seen.asked.memory if seen.asked.limited else None,
-        "gpus": seen.asked.gpus,
+        "limit_cpus": seen.resources.cpus if seen.resources.limited else None,
+        "limit_memory_bytes": seen.resources.memory if seen.resources.limited else None,
+        "gpus": seen.resources.gpus,
     }
     return {name: value for name, value in facts.items() if value is not None}
 
@@ -197,7 +197,7 @@ def _given_up(seen: Observation) -> FailureReason:
         return lost
     said = f": {seen.job.failure_message}" if seen.job.failure_message else ""
     if seen.job.failure == "DeadlineExceeded":
-        return deadline(seen.name, "", seen.asked, said)
+        return deadline(seen.name, "", seen.resources, said)
     if not seen.pods:
         message = f"the pod of the Job {seen.name} was deleted before it had ended ({seen.job.failure}{said})"
         return FailureReason(DELETED, message, "run the campaign again: what was measured before is kept")
@@ -272,12 +272,12 @@ def of_ended(pod: PodObservation, seen: Observation) -> FailureReason | None:
     if pod.reason == "Evicted":
         return _evicted(pod)
     if pod.reason == "DeadlineExceeded":
-        return deadline(pod.name, pod.node, seen.asked)
+        return deadline(pod.name, pod.node, seen.resources)
     if _by_node(pod, seen):
         return _node_lost(pod)
     if reason := _disrupted(pod, seen):
         return reason
-    if reason := _ended_badly(pod, seen.asked, deleted=pod.deleted_at is not None):
+    if reason := _ended_badly(pod, seen.resources, deleted=pod.deleted_at is not None):
         return reason
     if pod.deleted_at is not None:
         return _deleted(pod)
@@ -330,7 +330,7 @@ def _not_fetched(pod: PodObservation, seen: Observation) -> FailureReason | None
         last = container if container.state == "ended" else container.before
         if last is None or not last.exit_code or (container.restarts or 0) < _FETCH_TRIES - 1:
             continue
-        reason = _ended_container(pod, last, seen.asked, f"; it was tried {(container.restarts or 0) + 1} times")
+        reason = _ended_container(pod, last, seen.resources, f"; it was tried {(container.restarts or 0) + 1} times")
         return FailureReason(
             reason.code, reason.message, "see that the files of `fetch` can be reached from the cluster"
         )
@@ -342,7 +342,7 @@ def of_restarted(pod: PodObservation, seen: Observation) -> FailureReason | None
     for container in pod.containers:
         if container.before is not None and container.restarts:
             again = f"; Kubernetes started it again ({container.restarts} times)"
-            return _ended_container(pod, container.before, seen.asked, again)
+            return _ended_container(pod, container.before, seen.resources, again)
     return None
 
 
@@ -351,8 +351,8 @@ def of_late(pod: PodObservation, seen: Observation) -> FailureReason | None:
     killed = [event for event in seen.events_of(pod.uid, "Killing") if "startup probe" in event.message]
     if not killed:
         return None
-    asked = newest(seen, pod.uid, "Unhealthy")
-    said = f"; last it answered: {asked.message}" if asked is not None else ""
+    event = newest(seen, pod.uid, "Unhealthy")
+    said = f"; last it answered: {event.message}" if event is not None else ""
     message = f"the pod {pod.name} was not ready in time{_where(pod)}{said}"
     return FailureReason(LATE, message, "look into its log with `assay logs`, or raise ready.within")
 
@@ -362,9 +362,11 @@ def newest(seen: Observation, uid: str, *reasons: str) -> EventObservation | Non
     return next(iter(seen.events_of(uid, *reasons)), None)
 
 
-def deadline(pod: str, node: str, asked: PodResources, said: str = "") -> FailureReason:
+def deadline(pod: str, node: str, resources: PodResources, said: str = "") -> FailureReason:
     """A pod that was ended at its time limit."""
-    limit = "its time limit" if asked.deadline_s is None else f"its time limit of {show_seconds(asked.deadline_s)}"
+    limit = (
+        "its time limit" if resources.deadline_s is None else f"its time limit of {show_seconds(resources.deadline_s)}"
+    )
     where = f" on {node}" if node else ""
     message = f"the pod {pod} was ended{where} at {limit}{said}"
     return FailureReason(DEADLINE, message, "raise place.kubernetes.deadline, or lower measure.runs or measure.timeout")
@@ -414,7 +416,7 @@ def _disrupted(pod: PodObservation, seen: Observation) -> FailureReason | None:
     return None
 
 
-def _ended_badly(pod: PodObservation, asked: PodResources, *, deleted: bool) -> FailureReason | None:
+def _ended_badly(pod: PodObservation, resources: PodResources, *, deleted: bool) -> FailureReason | None:
     """The container that failed first; one that ended because the pod was deleted did not fail by itself."""
     ended = [
         candidate
@@ -428,15 +430,15 @@ def _ended_badly(pod: PodObservation, asked: PodResources, *, deleted: bool) -> 
             or (container.ended_at and pod.deleted_at and container.ended_at < pod.deleted_at)
         )
         if by_itself:
-            return _ended_container(pod, container, asked)
+            return _ended_container(pod, container, resources)
     return None
 
 
 def _ended_container(
-    pod: PodObservation, container: ContainerObservation, asked: PodResources, more: str = ""
+    pod: PodObservation, container: ContainerObservation, resources: PodResources, more: str = ""
 ) -> FailureReason:
     if container.reason == "OOMKilled":
-        return _out_of_memory(pod, asked, more)
+        return _out_of_memory(pod, resources, more)
     if container.reason in _CANNOT_START:
         return FailureReason(
             START,
@@ -450,8 +452,8 @@ def _ended_container(
     return FailureReason(FAILED, message, "look into its log with `assay logs`")
 
 
-def _out_of_memory(pod: PodObservation, asked: PodResources, more: str) -> FailureReason:
-    limit = "nothing was asked for" if asked.memory is None else f"{show_bytes(asked.memory)} was asked for"
+def _out_of_memory(pod: PodObservation, resources: PodResources, more: str) -> FailureReason:
+    limit = "nothing was asked for" if resources.memory is None else f"{show_bytes(resources.memory)} was asked for"
     message = f"the pod {pod.name} was ended{_where(pod)} because its memory ran out: {limit}{more}"
     remedy = "raise place.kubernetes.memory (or needs.memory; shared memory counts too), or measure something smaller"
     return FailureReason(OOM, message, remedy)

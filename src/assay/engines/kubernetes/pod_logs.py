@@ -40,7 +40,7 @@ MAX_WORDS = 64 * 2**20
 # Fetching large files from a pod may take this long.
 _FETCH_S = 900.0
 _TRIES, _LAG_S = 3, 0.3
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 # How often logs are read while pods run, so that little is lost with a pod; and how many reads a second in all.
 _READ_S, _READS_PER_S = 2.0, 10.0
 # A node that does not give out a log is left alone for so long: it may take half a minute to say nothing.
@@ -149,7 +149,7 @@ class PodDelivery:
 
     log: PodLog
     receiver: Receiver
-    tell: Tell
+    notify: Notify
     python: str = "python3"
     server: str | None = None
     read_s: float = float("-inf")
@@ -160,14 +160,14 @@ class PodDelivery:
 
     @classmethod
     def of(
-        cls, api: Client, pod: str, out: Path, words: Path, tell: Tell, *, python: str, server: str | None
+        cls, api: Client, pod: str, out: Path, words: Path, notify: Notify, *, python: str, server: str | None
     ) -> PodDelivery:
         receiver = Receiver(out)
         log = PodLog(api, pod, CONTAINER, words, lambda line: receiver.take(line) == "words")
-        return cls(log, receiver, tell, python, server)
+        return cls(log, receiver, notify, python, server)
 
     @property
-    def is_told(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the pod has said that this was all."""
         return self.receiver.contents is not None
 
@@ -202,7 +202,7 @@ class PodDelivery:
         """
         for attempt in range(_TRIES if there else 0):
             self.read()
-            if self.is_told and not self.receiver.missing():
+            if self.is_complete and not self.receiver.missing():
                 break
             if attempt:
                 self._again()
@@ -212,7 +212,7 @@ class PodDelivery:
             # Fetch what was too large for the log, and let the pod go
             lacking = self.receiver.lacking()
             size = sum(parcel.size for parcel in lacking)
-            self.tell(f"fetching {len(lacking)} files ({show_bytes(size)}) from the pod {self.log.pod}")
+            self.notify(f"fetching {len(lacking)} files ({show_bytes(size)}) from the pod {self.log.pod}")
             try:
                 self._run_there(())
                 self._run_there(("taken",))
@@ -221,7 +221,7 @@ class PodDelivery:
                     raise
                 self._forbidden = problem.problem.code == FORBIDDEN
                 if not is_gone(problem):
-                    self.tell(f"large files of the pod {self.log.pod} cannot be fetched: {problem.problem.message}")
+                    self.notify(f"large files of the pod {self.log.pod} cannot be fetched: {problem.problem.message}")
         for parcel in self.receiver.lacking():
             self.absent.setdefault(parcel.path, self._why(parcel, runs=runs))
 
@@ -273,7 +273,7 @@ class PodLogs:
     api: Client
     folder: PodFolder
     section: Kubernetes
-    tell: Callable[[str], None]
+    notify: Callable[[str], None]
     _deliveries: dict[str, PodDelivery] = field(default_factory=dict)
     """Uid of a pod → what comes out of it."""
     _services: dict[str, PodLog] = field(default_factory=dict)
@@ -286,7 +286,7 @@ class PodLogs:
                 server = self.section.server if self.section.results == "server" else None
                 out, words = self.folder.rank_out(index, rank), self.folder.log(index, rank)
                 self._deliveries[pod.uid] = PodDelivery.of(
-                    self.api, pod.name, out, words, self.tell, python=self.section.python, server=server
+                    self.api, pod.name, out, words, self.notify, python=self.section.python, server=server
                 )
         return {rank: self._deliveries[pod.uid] for rank, pod in sorted(ranks.items())}
 
@@ -299,7 +299,7 @@ class PodLogs:
         every = list(running)
         due_s = max(_READ_S, len(every) / _READS_PER_S)
         for reader in every:
-            if time.monotonic() - reader.read_s < due_s or reader.is_told:
+            if time.monotonic() - reader.read_s < due_s or reader.is_complete:
                 continue
             try:
                 reader.read()

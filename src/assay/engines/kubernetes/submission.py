@@ -56,7 +56,7 @@ KINDS: tuple[Kind, ...] = ("Job", "Deployment", "Service", "ConfigMap", "Pod")
 LEAVING_S = 90.0
 # A pod that its node does not end this long after it had to is forced out: the node is lost.
 _OVERDUE_S = 10.0
-_LOOK_S, _TRIES = 0.5, 5
+_POLL_S, _TRIES = 0.5, 5
 
 
 @dataclass(slots=True)
@@ -251,7 +251,7 @@ def take_out(api: Client, campaign: str) -> tuple[str, ...]:
             _remove(api, kind, there)
         if not left or time.monotonic() >= until_s:
             return tuple(left)
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
 
 
 def _remove(api: Client, kind: Kind, there: Iterable[Document]) -> None:
@@ -280,7 +280,7 @@ def _listed(api: Client, kind: Kind, campaign: str) -> tuple[Document, ...]:
                 return ()
             if problem.problem.code != SILENT or attempt + 1 == _TRIES:
                 raise
-            time.sleep(_LOOK_S * 2**attempt)
+            time.sleep(_POLL_S * 2**attempt)
     raise AssertionError("the last try returns or raises")
 
 

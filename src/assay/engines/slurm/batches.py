@@ -200,7 +200,7 @@ def _has_ended(store: Store, job: Job) -> bool:
     return state in FINAL or (folder_of(store.folder, job.campaign).out(job.index) / "result.json").is_file()
 
 
-def join_metrics(store: Store, folder: SharedFolder, document: SlurmCampaign, tell: Callable[[str], None]) -> int:
+def join_metrics(store: Store, folder: SharedFolder, document: SlurmCampaign, notify: Callable[[str], None]) -> int:
     """Put the metrics of a campaign to its runs; return how many runs have some.
 
     A job whose runs have them already is left alone, so that this can be done again.
@@ -211,10 +211,10 @@ def join_metrics(store: Store, folder: SharedFolder, document: SlurmCampaign, te
         metrics = read_parts(folder.metrics)
     except AssayError as problem:
         metrics = None
-        tell(f"the metrics of the campaign cannot be read: {problem.problem.message}")
+        notify(f"the metrics of the campaign cannot be read: {problem.problem.message}")
     why = _why_none(folder) if metrics is None else ""
     if why:
-        tell(f"the campaign has no metrics: {why}")
+        notify(f"the campaign has no metrics: {why}")
     there = lives(folder.discovery)
     _, stored = store.campaign(document.campaign)
     with scratch_folder() as scratch:

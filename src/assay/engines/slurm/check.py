@@ -19,9 +19,9 @@ from assay.spec.benchmark import Needs
 from assay.spec.slurm import Slurm, modest
 
 _NODE_TIME_S = 300.0
-_LOOK_S = 1.0
+_POLL_S = 1.0
 # Asked of the Python on the node: what it is, and what runs containers there.
-_ASK = """\
+_PROBE = """\
 import getpass, json, os, platform, shutil, subprocess, sys
 os.environ.setdefault("USER", getpass.getuser())  # Charliecloud will not start without it
 def version(name):
@@ -74,7 +74,7 @@ def check(slurm: Slurm, store: Path, *, on_node: bool = False) -> SlurmCheck:
     node: dict[str, str] = {}
     if on_node and not problems:
         try:
-            node = _asked_node(slurm, folder, scheduler)
+            node = _probed_node(slurm, folder, scheduler)
         except AssayError as problem:
             problems.append(problem.problem.message)
         problems += [f"assay on the node is {node['assay']}"] if "missing" in node.get("assay", "") else []
@@ -120,7 +120,7 @@ def _runtimes() -> str:
     )
 
 
-def _asked_node(slurm: Slurm, folder: Path, scheduler: Scheduler) -> dict[str, str]:
+def _probed_node(slurm: Slurm, folder: Path, scheduler: Scheduler) -> dict[str, str]:
     """What a node says, through a batch job that runs a few lines of Python.
 
     Raises:
@@ -129,7 +129,7 @@ def _asked_node(slurm: Slurm, folder: Path, scheduler: Scheduler) -> dict[str, s
     place = folder / f"check-{time.time_ns():x}"
     place.mkdir(parents=True)
     answer = place / "answer.json"
-    (place / "ask.py").write_text(_ASK, encoding="utf-8")
+    (place / "ask.py").write_text(_PROBE, encoding="utf-8")
     names = [name for way in RUNTIMES.values() for name in way.programs]
     batch = modest(slurm).model_copy(update={"time": _NODE_TIME_S})
     script = Script(
@@ -166,14 +166,14 @@ def _await(scheduler: Scheduler, number: str, place: Path, answer: Path) -> None
         if reason is not None:
             raise MeasureError(f"{reason.message}; {_last(place / 'err')}", code=reason.code, try_=reason.try_)
         if state is not None and is_final(state.state):
-            time.sleep(2 * _LOOK_S)  # files of other nodes appear late
+            time.sleep(2 * _POLL_S)  # files of other nodes appear late
             return
         if time.monotonic() > until_s:
             words = waiting_words(state) if state is not None else "Slurm does not say why"
             raise MeasureError(
                 f"the batch job {number} did not run within {_NODE_TIME_S:g} s: {words}", code="slurm-waiting"
             )
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
 
 
 def _last(path: Path) -> str:

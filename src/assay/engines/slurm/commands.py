@@ -60,7 +60,7 @@ class CommandLine:
     """Number of a task → its array and index, as squeue reported them: the record of completed jobs does not."""
     _ended: dict[str, BatchState] = field(default_factory=dict)
     """What was reported of ended jobs: it stays true when Slurm forgets them."""
-    _asked: set[str] = field(default_factory=set)
+    _in_accounting: set[str] = field(default_factory=set)
     """Jobs that accounting was asked for."""
 
     def submit(self, script: Path, *, after: Sequence[Dependency] = (), comment: str) -> str:
@@ -88,14 +88,14 @@ class CommandLine:
         forgotten = [number for number in numbers if self._is_forgotten(number, wanted, states)]
         for state in self._accounted(forgotten) if forgotten else ():
             states.setdefault(state.key, state)
-        self._asked |= set(forgotten)
+        self._in_accounting |= set(forgotten)
         self._ended |= {key: state for key, state in states.items() if is_final(state.state)}
         return {key: state for key, state in states.items() if key in wanted or state.id in wanted}
 
     def find(self, comment_prefix: str, *, work_dir: Path | None = None) -> tuple[BatchState, ...]:
         """Jobs of this user whose comment begins with a text."""
         user = getpass.getuser()
-        states = {state.key: state for state in self._asked_queue([f"--user={user}"])}
+        states = {state.key: state for state in self._read_queue([f"--user={user}"])}
         for state in self._accounting([f"--user={user}", f"--starttime={_REMEMBERED}"]):
             states.setdefault(state.key, state)
         return tuple(state for state in states.values() if _belongs(state, comment_prefix, work_dir))
@@ -132,15 +132,15 @@ class CommandLine:
         if not there or any(key.startswith(f"{number}_") and key not in states for key in wanted):
             return True
         # The first tasks of an array may have ended long before the last; once is enough to hear of them.
-        return there[0].task is not None and number in wanted and number not in self._asked
+        return there[0].task is not None and number in wanted and number not in self._in_accounting
 
     def _queue(self, numbers: Sequence[str]) -> list[BatchState]:
         states: list[BatchState] = []
         for begin in range(0, len(numbers), _CHUNK):
-            states += self._asked_queue([f"--jobs={','.join(numbers[begin : begin + _CHUNK])}"])
+            states += self._read_queue([f"--jobs={','.join(numbers[begin : begin + _CHUNK])}"])
         return states
 
-    def _asked_queue(self, which: Sequence[str]) -> tuple[BatchState, ...]:
+    def _read_queue(self, which: Sequence[str]) -> tuple[BatchState, ...]:
         words = ["squeue", "--noheader", "--array", "--states=all", f"--Format={parsing.queue_format()}", *which]
         said = self._run(words)
         if said.code and _GONE.search(said.err):  # the only job asked for is one that the controller forgot

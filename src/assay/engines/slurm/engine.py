@@ -34,7 +34,7 @@ from assay.engines.slurm.folder import (
     is_on_cluster,
     remove_folder,
 )
-from assay.engines.slurm.node.end import ask_to_end
+from assay.engines.slurm.node.end import request_end
 from assay.engines.slurm.node.publication import publish_failure, read_published
 from assay.engines.slurm.scheduler import (
     WAITING,
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from assay.engines.slurm.draft import SlurmDraft
 
 # A whole site shares the controller: it is asked often only while something happens.
-_LOOK_S, _SLOWEST_S, _SLOWER = 0.5, 10.0, 1.15
+_POLL_S, _SLOWEST_S, _SLOWER = 0.5, 10.0, 1.15
 # Files of other nodes appear late in shared folders: later still where the job says that it wrote one.
 _LAG_S, _LAG_WRITTEN_S = 3.0, 60.0
 # A result is there, but the batch job has not left: its epilogue may take long, and waiting for it is no use.
@@ -87,7 +87,7 @@ class SlurmEngine:
     document: SlurmCampaign
     scheduler: Scheduler
     clock: Clock
-    tell: Callable[[str], None]
+    notify: Callable[[str], None]
     where: str
     sleep: Callable[[float], None] = time.sleep
     _ids: dict[str, str] = field(init=False)
@@ -104,7 +104,7 @@ class SlurmEngine:
     """Batch jobs of services, and the monitor, that are known to be ready or to have failed."""
     _progress: dict[int, Progress] = field(default_factory=dict)
     _progress_s: float = -_PROGRESS_S
-    _pause_s: float = _LOOK_S
+    _pause_s: float = _POLL_S
     _monitor_until_s: float | None = None
 
     def __post_init__(self) -> None:
@@ -151,7 +151,7 @@ class SlurmEngine:
     def submit(self) -> None:
         """Submit every batch job that has not been submitted."""
         try:
-            submit_all(self.folder, self.document, self.scheduler, self.tell)
+            submit_all(self.folder, self.document, self.scheduler, self.notify)
         finally:
             self._ids = read_submitted(self.folder).ids
 
@@ -162,12 +162,12 @@ class SlurmEngine:
                 continue
             self._ended_groups.add(group.name)
             if group.services:
-                ask_to_end(self.folder, group.name)
+                request_end(self.folder, group.name)
                 self._ending.add(group.name)
         return 0
 
     def wait(self, *, moved: bool) -> None:
-        self._pause_s = _LOOK_S if moved else min(self._pause_s * _SLOWER, _SLOWEST_S)
+        self._pause_s = _POLL_S if moved else min(self._pause_s * _SLOWER, _SLOWEST_S)
         self.sleep(self._pause_s)
 
     def cancel(self) -> None:
@@ -179,20 +179,20 @@ class SlurmEngine:
         if not self.document.monitored:
             return True
         if self._monitor_until_s is None:
-            ask_to_end(self.folder, MONITOR)
+            request_end(self.folder, MONITOR)
             self._monitor_until_s = time.monotonic() + _MONITOR_S
         if time.monotonic() >= self._monitor_until_s:
-            self.tell(f"the monitor has not ended within {_MONITOR_S:g} s; what it wrote out until now is kept")
+            self.notify(f"the monitor has not ended within {_MONITOR_S:g} s; what it wrote out until now is kept")
             return True
         monitor = next(batch for batch in self.document.batches if batch.role == "monitor")
-        return self._look().is_over(monitor)
+        return self._snapshot().is_over(monitor)
 
     def tear_down(self) -> str:
         return tear_down(self.folder, self.document, self._ids, self.scheduler)
 
     def settle(self) -> None:
         """Put the metrics that the monitor scraped to the runs."""
-        join_metrics(self.ledger.store, self.folder, self.document, self.tell)
+        join_metrics(self.ledger.store, self.folder, self.document, self.notify)
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -207,7 +207,7 @@ class SlurmEngine:
         """
         silence, batches = "", None
         try:
-            batches = self._look()
+            batches = self._snapshot()
         except MeasureError as problem:
             if problem.problem.code not in self.TRANSIENT:
                 raise
@@ -233,7 +233,7 @@ class SlurmEngine:
         last = self._last
         return Termination(last.state_of(job), ended.reason, last.logs_of(job), last.environment_of(job))
 
-    def _look(self) -> CampaignBatches:
+    def _snapshot(self) -> CampaignBatches:
         states = self.scheduler.states(list(self._ids.values()))
         self._last = CampaignBatches(self.folder, self.document, self._ids, states, self._last.places)
         return self._last

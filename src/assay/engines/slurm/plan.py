@@ -158,12 +158,12 @@ def _as_steps(slurm: Slurm, group: Group) -> Group:
     batch = _plain(slurm).model_copy(update={"nodes": nodes, "tasks": slurm.tasks or nodes})
     # Any step may come to any node, so that each node must have what the largest of them asks for.
     steps = [(group.batch, group.needs), *((service.batch, service.needs) for service in group.services)]
-    needs = largest(need for own, needed in steps for need in (needed, _asked(own)))
+    needs = largest(need for own, needed in steps for need in (needed, _needs_of(own)))
     directives(batch, needs)
     return replace(group, kind="steps", batch=batch, needs=needs)
 
 
-def _asked(batch: Batch) -> Needs:
+def _needs_of(batch: Batch) -> Needs:
     counted = {"cpus": batch.cpus, "memory": batch.memory, "gpus": batch.gpu_count or None}
     return Needs().model_copy(update=counted)
 

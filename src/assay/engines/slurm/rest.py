@@ -48,7 +48,7 @@ class Rest:
         text = read_script(script)
         sent = documents.submission(text, comment=comment, after=after, version=version, environ=self._variables())
         try:
-            answer = self._ask("POST", "slurm", "job/submit", sent)
+            answer = self._get("POST", "slurm", "job/submit", sent)
         except MeasureError as problem:
             return taken_as(self, comment, problem)
         number = answer.get("job_id", (answer.get("result") or {}).get("job_id"))
@@ -63,19 +63,19 @@ class Rest:
         numbers = list(dict.fromkeys(key.partition("_")[0] for key in ids))
         states = {key: state for key, state in self._ended.items() if state.id in numbers}
         for number in numbers:
-            current = documents.job_states(self._ask("GET", "slurm", f"job/{number}", gone={}))
+            current = documents.job_states(self._get("GET", "slurm", f"job/{number}", gone={}))
             states |= {state.key: state for state in current}
             if not any(state.id == number for state in states.values()) and self._interface()[1]:
-                accounted = documents.account_states(self._ask("GET", "slurmdb", f"job/{number}", gone={}))
+                accounted = documents.account_states(self._get("GET", "slurmdb", f"job/{number}", gone={}))
                 states |= {state.key: state for state in accounted}
         self._ended |= {key: state for key, state in states.items() if is_final(state.state)}
         return {key: state for key, state in states.items() if key in wanted or state.id in wanted}
 
     def find(self, comment_prefix: str, *, work_dir: Path | None = None) -> tuple[BatchState, ...]:
         """Jobs whose comment begins with a text."""
-        states = {state.key: state for state in documents.job_states(self._ask("GET", "slurm", "jobs", gone={}))}
+        states = {state.key: state for state in documents.job_states(self._get("GET", "slurm", "jobs", gone={}))}
         if self._interface()[1]:
-            accounted = documents.account_states(self._ask("GET", "slurmdb", f"jobs?users={self.user}", gone={}))
+            accounted = documents.account_states(self._get("GET", "slurmdb", f"jobs?users={self.user}", gone={}))
             states = {**{state.key: state for state in accounted}, **states}
         return tuple(
             state
@@ -86,12 +86,12 @@ class Rest:
     def cancel(self, ids: Collection[str]) -> None:
         """End jobs, running or waiting."""
         for key in dict.fromkeys(ids):
-            self._ask("DELETE", "slurm", f"job/{key}", gone={})
+            self._get("DELETE", "slurm", f"job/{key}", gone={})
 
     def check(self) -> ClusterFacts:
         _, accounting = self._interface()
-        partitions = self._ask("GET", "slurm", "partitions")
-        nodes = self._ask("GET", "slurm", "nodes")
+        partitions = self._get("GET", "slurm", "partitions")
+        nodes = self._get("GET", "slurm", "nodes")
         about = partitions.get("meta") or {}
         about = about.get("slurm") or about.get("Slurm") or {}
         return ClusterFacts(
@@ -122,7 +122,7 @@ class Rest:
             self._found = newest, any(path.startswith(f"/slurmdb/v0.0.{newest}/job/") for path in paths)
         return self._found
 
-    def _ask(
+    def _get(
         self, method: str, part: str, path: str, body: object = None, *, gone: dict[str, Any] | None = None
     ) -> dict[str, Any]:
         """One question; `gone` is the answer where the job is not known, or no longer."""

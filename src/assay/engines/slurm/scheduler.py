@@ -290,7 +290,7 @@ def failure_of(state: BatchState, asked: Batch, log: str = "") -> FailureReason 
     # A job whose dependency can never hold is cancelled by Slurm itself.
     if state.state == "CANCELLED" and state.reason.startswith("Dependency"):
         return _dependency(state)
-    return _TOLD.get(state.state, _failed)(state, asked)
+    return _FAILURES.get(state.state, _failed)(state, asked)
 
 
 def forgotten(key: str) -> FailureReason:
@@ -436,7 +436,7 @@ def _elapsed(state: BatchState) -> str:
     return "an unknown time" if state.elapsed_s is None else show_seconds(state.elapsed_s)
 
 
-_TOLD = {
+_FAILURES = {
     "TIMEOUT": _timeout,
     "NODE_FAIL": _node_fail,
     "PREEMPTED": _preempted,

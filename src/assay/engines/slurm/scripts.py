@@ -187,7 +187,7 @@ def _groups(making: ScriptContext) -> Iterator[BatchPlan]:
     for group in making.groups:
         before = (BatchDependency("afterany", (last[group.after],)),) if group.after else ()
         if group.kind == "steps":
-            yield BatchPlan(group.name, "steps", group.name, _asked(group.batch, group.needs), after=before)
+            yield BatchPlan(group.name, "steps", group.name, _with_needs(group.batch, group.needs), after=before)
             last[group.name] = group.name
             continue
         services = [
@@ -195,7 +195,7 @@ def _groups(making: ScriptContext) -> Iterator[BatchPlan]:
                 f"{group.name}-{service.name}",
                 "service",
                 group.name,
-                _asked(service.batch, service.needs),
+                _with_needs(service.batch, service.needs),
                 service.name,
                 after=before,
             )
@@ -207,7 +207,7 @@ def _groups(making: ScriptContext) -> Iterator[BatchPlan]:
             group.name,
             "jobs",
             group.name,
-            _asked(group.batch, group.needs),
+            _with_needs(group.batch, group.needs),
             tasks=len(group.jobs),
             after=(*before, *begun),
         )
@@ -223,7 +223,7 @@ def _groups(making: ScriptContext) -> Iterator[BatchPlan]:
             )
 
 
-def _asked(batch: Batch, needs: Needs) -> Batch:
+def _with_needs(batch: Batch, needs: Needs) -> Batch:
     """The options with what the needs add, to explain a failure with."""
     own = {
         name: value

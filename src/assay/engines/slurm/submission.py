@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from assay.engines.slurm.folder import SharedFolder, SlurmCampaign
 from assay.engines.slurm.node.context import CODE
-from assay.engines.slurm.node.end import GRACE_S, ask_to_end
+from assay.engines.slurm.node.end import GRACE_S, request_end
 from assay.engines.slurm.node.publication import read_published
 from assay.engines.slurm.scheduler import WAITING, BatchState, Dependency, Scheduler, comment_of, is_final, named_in
 from assay.errors import AssayError, MeasureError
@@ -25,7 +25,7 @@ _ALL = "all"
 _CANCEL = "cancel"
 # How long batch jobs may take to leave the queue once they were cancelled: Slurm kills what does not end by itself.
 LEAVING_S = 90.0
-_LOOK_S = 0.5
+_POLL_S = 0.5
 _TRIES = 5
 T = TypeVar("T")
 
@@ -71,7 +71,7 @@ def submit_all(
     folder: SharedFolder,
     document: SlurmCampaign,
     scheduler: Scheduler,
-    tell: Callable[[str], None],
+    notify: Callable[[str], None],
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, str]:
     """Submit what has not been submitted yet; return the number of every batch job.
@@ -82,8 +82,8 @@ def submit_all(
     submitted = read_submitted(folder)
     if submitted.complete:
         return submitted.ids
-    ids = {**submitted.ids, **_found_again(folder, document, scheduler, submitted, tell, sleep)}
-    _forget_abandoned(folder, document, ids, tell)
+    ids = {**submitted.ids, **_found_again(folder, document, scheduler, submitted, notify, sleep)}
+    _forget_abandoned(folder, document, ids, notify)
     for batch in document.batches:
         if batch.name not in ids:
             if read_submitted(folder).cancelled:
@@ -103,14 +103,14 @@ def submit_all(
 
 
 def _forget_abandoned(
-    folder: SharedFolder, document: SlurmCampaign, ids: dict[str, str], tell: Callable[[str], None]
+    folder: SharedFolder, document: SlurmCampaign, ids: dict[str, str], notify: Callable[[str], None]
 ) -> None:
     """Let what ended because no process continued the submission be submitted again."""
     for batch in document.batches:
         named = (batch.group, batch.service or batch.name)
         may = batch.role == "monitor" or (batch.role == "service" and batch.group not in ids)
         if batch.name in ids and may and _is_abandoned(folder, *named):
-            tell(f"{batch.name} did not wait for the rest of the submission: submitting it again")
+            notify(f"{batch.name} did not wait for the rest of the submission: submitting it again")
             folder.failed_service(*named).unlink(missing_ok=True)
             folder.service(*named).unlink(missing_ok=True)
             del ids[batch.name]
@@ -131,7 +131,7 @@ def _found_again(
     document: SlurmCampaign,
     scheduler: Scheduler,
     known: SlurmSubmission,
-    tell: Callable[[str], None],
+    notify: Callable[[str], None],
     sleep: Callable[[float], None],
 ) -> dict[str, str]:
     """The numbers of jobs that Slurm took although none was written down; a job that it took twice is kept once."""
@@ -139,7 +139,7 @@ def _found_again(
         return {}
     late_s = max(known.unsure.values()) + SETTLE_S - time.time()
     if late_s > 0:
-        tell(f"the last submission was cut off; waiting {late_s:.0f} s until Slurm must know it")
+        notify(f"the last submission was cut off; waiting {late_s:.0f} s until Slurm must know it")
         sleep(min(late_s, SETTLE_S))
     numbers: dict[str, str] = {}
     spare: set[str] = set()
@@ -170,13 +170,13 @@ def name_of(state: BatchState, campaign: str) -> str:
     return named_in(state.comment, campaign) or state.name
 
 
-def ask_all_to_end(folder: SharedFolder, document: SlurmCampaign) -> None:
+def request_end_of_all(folder: SharedFolder, document: SlurmCampaign) -> None:
     """Ask the services of every group and the monitor to end."""
     for group in document.groups:
         if group.services:
-            ask_to_end(folder, group.name)
+            request_end(folder, group.name)
     if document.monitored:
-        ask_to_end(folder, MONITOR)
+        request_end(folder, MONITOR)
 
 
 def left(folder: SharedFolder, document: SlurmCampaign, scheduler: Scheduler) -> list[BatchState]:
@@ -198,7 +198,7 @@ def take_out(folder: SharedFolder, document: SlurmCampaign, scheduler: Scheduler
         scheduler.cancel(sorted(ids))
         # Only the controller is asked meanwhile: a new search asks accounting too, which a whole site shares.
         while _alive(scheduler, ids) and time.monotonic() < until_s:
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
 
 
 def _alive(scheduler: Scheduler, ids: Collection[str]) -> bool:
@@ -214,7 +214,7 @@ def _let_end(document: SlurmCampaign, ids: Mapping[str, str], scheduler: Schedul
         states = scheduler.states(held).values()
         if not any(state.state not in WAITING and not is_final(state.state) for state in states):
             return
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
 
 
 def _patiently(ask: Callable[[], T]) -> T:
@@ -223,7 +223,7 @@ def _patiently(ask: Callable[[], T]) -> T:
         try:
             return ask()
         except MeasureError:
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
     return ask()
 
 
@@ -234,7 +234,7 @@ def tear_down(folder: SharedFolder, document: SlurmCampaign, ids: Mapping[str, s
         ids: name of each sbatch → its number, as far as they are known.
     """
     try:
-        ask_all_to_end(folder, document)
+        request_end_of_all(folder, document)
         _let_end(document, ids, scheduler)
         stubborn = take_out(folder, document, scheduler)
     except AssayError as problem:

@@ -22,8 +22,8 @@ from assay.hardware.bench.records import (
     BenchOptions,
     BenchOutcome,
     Measurements,
+    Notify,
     SizePoint,
-    Tell,
 )
 from assay.hardware.bench.storage import storage
 from assay.hardware.bench.sweep import Prepare, PreparedTest, reason_of, sweep, versus
@@ -70,13 +70,13 @@ def processor(threads: int | None) -> Processor:
     return Processor(cpus[:threads], cache, second, outcome.free_memory(), hasattr(os, "sched_setaffinity"))
 
 
-def measure(wish: BenchOptions, tell: Tell, machine: Processor | None = None) -> Measurements:
-    target = machine or processor(wish.threads)
-    bench = _Bench(wish, target)
-    tests = wish.tests or ALL
+def measure(options: BenchOptions, notify: Notify, machine: Processor | None = None) -> Measurements:
+    target = machine or processor(options.threads)
+    bench = _Bench(options, target)
+    tests = options.tests or ALL
     done: list[BenchOutcome] = []
     for place, name in enumerate(tests):
-        tell(place / len(tests), name)
+        notify(place / len(tests), name)
         done += bench.test(name)
     facts: dict[str, JsonValue] = {
         "cores": len(target.cpus),
@@ -100,8 +100,8 @@ def blas() -> JsonValue:
 class _Bench:
     """The tests with what they share."""
 
-    def __init__(self, wish: BenchOptions, machine: Processor) -> None:
-        self.wish = wish
+    def __init__(self, options: BenchOptions, machine: Processor) -> None:
+        self.options = options
         self.machine = machine
         self.bare: dict[str, JsonValue] = {}
 
@@ -116,7 +116,10 @@ class _Bench:
             return [(name, partial(self._memory, name, "", everyone)), *alone]
         if name in GEMM:
             return [(name, partial(self._gemm, name))]
-        own: dict[str, Callable[[], BenchOutcome]] = {"scaling": self._scaling, "storage": partial(storage, self.wish)}
+        own: dict[str, Callable[[], BenchOutcome]] = {
+            "scaling": self._scaling,
+            "storage": partial(storage, self.options),
+        }
         if name in own:
             return [(name, own[name])]
         reason = _NOT_HERE.get(name, _NO_PRECISION)
@@ -132,12 +135,12 @@ class _Bench:
 
     def _memory(self, kernel: str, suffix: str, cores: int) -> BenchOutcome:
         begin = perf_counter_ns()
-        machine, wish = self.machine, self.wish
-        tried = wish.sizes or outcome.memory_sizes(machine.cache, machine.free, len(USED[kernel]))
+        machine, options = self.machine, self.options
+        tried = options.sizes or outcome.memory_sizes(machine.cache, machine.free, len(USED[kernel]))
         block = machine.second_cache // 4 if machine.second_cache else _PIECE
         with WorkerPool(machine.places(cores)) as crew:
             prepare = _passes(crew, kernel, block)
-            curve = sweep(tried, prepare, each_s=wish.each_s, unit=GB, after_trouble=crew.death)
+            curve = sweep(tried, prepare, each_s=options.each_s, unit=GB, after_trouble=crew.death)
             result = memory_result(kernel + suffix, curve, machine.cache, begin, _how_memory(kernel, cores, block))
             if kernel == "copy":
                 self._beside(result, crew, prepare, GB)
@@ -145,24 +148,24 @@ class _Bench:
 
     def _gemm(self, precision: str) -> BenchOutcome:
         begin = perf_counter_ns()
-        wish, machine = self.wish, self.machine
-        wanted = wish.shapes or outcome.SHAPES
+        options, machine = self.options, self.machine
+        wanted = options.shapes or outcome.SHAPES
         shapes, left_out = outcome.fitting_shapes(wanted, machine.free, 3 * _WIDTH[precision] * _GEMM_SETS)
-        skip = too_long(math.inf if wish.shapes else wish.each_s)
+        skip = too_long(math.inf if options.shapes else options.each_s)
         with WorkerPool([machine.cpus if machine.pinned else ()], threads=len(machine.cpus)) as crew:
             prepare = _products(crew, precision)
-            curve = sweep(shapes, prepare, each_s=wish.each_s, unit=TERA, skip=skip, after_trouble=crew.death)
+            curve = sweep(shapes, prepare, each_s=options.each_s, unit=TERA, skip=skip, after_trouble=crew.death)
             result = gemm_result(precision, curve, begin, _how_gemm(len(machine.cpus)), left_out)
             self._beside(result, crew, prepare, TERA)
         return result
 
     def _scaling(self) -> BenchOutcome:
         begin = perf_counter_ns()
-        n = max(self.wish.shapes, default=SCALING_SHAPE)
+        n = max(self.options.shapes, default=SCALING_SHAPE)
         points: list[SizePoint] = []
         for cores in core_counts(len(self.machine.cpus)):
             with WorkerPool(self.machine.places(cores)) as crew:
-                curve = sweep((n,), _products(crew, "fp32"), each_s=self.wish.each_s, unit=TERA)
+                curve = sweep((n,), _products(crew, "fp32"), each_s=self.options.each_s, unit=TERA)
             if not curve.points:
                 return absent_result("scaling", curve.nothing, begin)
             points.append(replace(curve.points[0], size=cores))
@@ -170,10 +173,10 @@ class _Bench:
 
     def _beside(self, result: BenchOutcome, crew: WorkerPool, prepare: Prepare, unit: float) -> None:
         """Time a bare loop of numpy beside, at the size that speaks for the test; after the test itself."""
-        if not self.wish.compare or result.reported is None:
+        if not self.options.compare or result.reported is None:
             return
         with prepare(result.reported.size) as ready:
-            comparison = versus(crew.timed, crew.bare, self.wish.each_s).facts(ready.work, unit)
+            comparison = versus(crew.timed, crew.bare, self.options.each_s).facts(ready.work, unit)
         self.bare[result.name] = {**comparison, result.by: result.reported.size}
 
 
@@ -184,9 +187,9 @@ def _passes(crew: WorkerPool, kernel: str, block: int) -> Prepare:
     def prepare(size: int) -> Iterator[PreparedTest]:
         each = size // len(crew) // 8 * 8
         common = {"do": "memory", "kernel": kernel, "size": each, "block": block}
-        crew.ask_each([{**common, "seed": _SEED + worker} for worker in range(len(crew))])
+        crew.call_each([{**common, "seed": _SEED + worker} for worker in range(len(crew))])
         yield PreparedTest(crew.timed, float(each * len(crew) * ARRAYS[kernel]), crew.check)
-        crew.ask(do="drop")  # a worker that failed has dropped it already
+        crew.call_all(do="drop")  # a worker that failed has dropped it already
 
     return prepare
 
@@ -194,9 +197,9 @@ def _passes(crew: WorkerPool, kernel: str, block: int) -> Prepare:
 def _products(crew: WorkerPool, precision: str) -> Prepare:
     @contextmanager
     def prepare(n: int) -> Iterator[PreparedTest]:
-        crew.ask(do="gemm", precision=precision, n=n, sets=_GEMM_SETS, seed=_SEED)
+        crew.call_all(do="gemm", precision=precision, n=n, sets=_GEMM_SETS, seed=_SEED)
         yield PreparedTest(crew.timed, float(2 * n**3) * len(crew), crew.check)
-        crew.ask(do="drop")
+        crew.call_all(do="drop")
 
     return prepare
 

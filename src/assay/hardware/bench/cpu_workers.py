@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 _TILE = 2**17  # numbers: random ones are made once and laid out again and again, which memory cannot tell
-_LOOKED_AT = 32  # numbers in each piece that is compared
+_SAMPLE_SIZE = 32  # numbers in each piece that is compared
 _ROUNDING = 1e-9
 _APART = 128  # numbers: arrays that begin at the same place of a page hinder each other
 _TYPES = {"fp32": "float32", "fp64": "float64"}
@@ -87,7 +87,7 @@ class MemoryWork:
             return Accuracy(abs(self._total / expected - 1), _ROUNDING)
         worst = 0.0
         # In pieces, since further whole arrays may not fit, and in some of them: the clock stands, but not the user's.
-        for start in range(0, self._a.size, _TILE * max(1, self._a.size // _TILE // _LOOKED_AT)):
+        for start in range(0, self._a.size, _TILE * max(1, self._a.size // _TILE // _SAMPLE_SIZE)):
             cut = slice(start, start + _TILE)
             wanted = {"write": lambda _: self._fill, "copy": lambda cut: self._b[cut], "triad": self._summed}
             worst = max(worst, float(np.abs(self._a[cut] / wanted[self._kernel](cut) - 1).max()))
@@ -224,18 +224,18 @@ class WorkerPool:
     def __len__(self) -> int:
         return len(self._places)
 
-    def ask(self, **command: object) -> list[dict[str, Any]]:
+    def call_all(self, **command: object) -> list[dict[str, Any]]:
         """Tell all workers the same and collect their answers.
 
         Raises:
             MemoryError: if one of them has no memory for it.
             RuntimeError: if one of them cannot do it, or died.
         """
-        return self.ask_each([command] * len(self._workers))
+        return self.call_each([command] * len(self._workers))
 
-    def ask_each(self, commands: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    def call_each(self, commands: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         for worker, command in zip(self._workers, commands, strict=True):
-            _tell(worker, command)
+            _send(worker, command)
         answers = [_answer(worker) for worker in self._workers]
         failed = next((answer for answer in answers if "failed" in answer), None)
         if failed is not None:
@@ -251,7 +251,7 @@ class WorkerPool:
         return self._block(calls, bare=True)
 
     def check(self) -> Accuracy:
-        checks = [Accuracy(answer["error"], answer["tolerance"]) for answer in self.ask(do="check")]
+        checks = [Accuracy(answer["error"], answer["tolerance"]) for answer in self.call_all(do="check")]
         return max(checks, key=lambda check: (bool(check.wrong), check.error))
 
     def death(self) -> str:
@@ -274,12 +274,12 @@ class WorkerPool:
 
     def _block(self, calls: int, *, bare: bool) -> float:
         start = perf_counter_ns() + _LEAD_NS + _LEAD_EACH_NS * len(self._workers)
-        answers = self.ask(do="block", calls=calls, start_ns=start, bare=bare)
+        answers = self.call_all(do="block", calls=calls, start_ns=start, bare=bare)
         begin, end = min(answer["begin_ns"] for answer in answers), max(answer["end_ns"] for answer in answers)
         return float(end - begin) / 1e9
 
 
-def _tell(worker: subprocess.Popen[str], command: dict[str, Any]) -> None:
+def _send(worker: subprocess.Popen[str], command: dict[str, Any]) -> None:
     pipe = cast("IO[str]", worker.stdin)
     try:
         pipe.write(json.dumps(command) + "\n")

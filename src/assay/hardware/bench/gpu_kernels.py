@@ -16,7 +16,7 @@ from assay.hardware.bench.records import ARRAYS, SCALAR, USED, Accuracy, compare
 from assay.hardware.bench.sweep import Prepare, PreparedTest, Timed
 
 _WIDTH = 4  # bytes of a number: single precision
-_LOOKED_AT = 4096  # numbers that are compared, spread over the array
+_SAMPLE_SIZE = 4096  # numbers that are compared, spread over the array
 _ROUNDING = 1e-6  # of one addition and one multiplication in single precision
 _OF_A_SUM = 1e-3  # of very many additions in single precision, in whatever order the device makes them
 
@@ -97,7 +97,7 @@ def _check_memory(device: Accelerator, kernel: str, arrays: dict[str, Any]) -> C
 
 def _some(array: Any) -> Any:  # noqa: ANN401  (tensors)
     """Numbers spread over an array, on the host and in double precision."""
-    return array[:: max(1, array.numel() // _LOOKED_AT)].cpu().double()
+    return array[:: max(1, array.numel() // _SAMPLE_SIZE)].cpu().double()
 
 
 def transfers(device: Accelerator, name: str) -> Prepare:

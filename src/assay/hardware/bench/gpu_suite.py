@@ -23,7 +23,7 @@ from assay.hardware.bench.gpu_kernels import (
     transfers,
 )
 from assay.hardware.bench.outcome import TRANSFERS, absent_result, gemm_result, memory_result, too_long
-from assay.hardware.bench.records import GB, TERA, USED, BenchOptions, BenchOutcome, Measurements, Tell
+from assay.hardware.bench.records import GB, TERA, USED, BenchOptions, BenchOutcome, Measurements, Notify
 from assay.hardware.bench.sweep import Curve, Prepare, reason_of, sweep, versus
 
 MEMORY = ("copy", "read", "write", "triad")
@@ -37,15 +37,15 @@ _NOT_HERE = {
 }
 
 
-def measure(wish: BenchOptions, tell: Tell, device: Accelerator) -> Measurements:
+def measure(options: BenchOptions, notify: Notify, device: Accelerator) -> Measurements:
     """Measure a device; what was measured before it was lost is kept."""
-    bench = _Bench(wish, device)
-    tests = wish.tests or ALL
+    bench = _Bench(options, device)
+    tests = options.tests or ALL
     parts = [part for name in tests for part in (TRANSFERS if name == "transfer" else (name,))]
     facts = device.facts()
     done: list[BenchOutcome] = []
     for place, name in enumerate(parts):
-        tell(place / len(parts), name)
+        notify(place / len(parts), name)
         done.append(bench.test(name))
     if bench.lost:
         facts["lost"] = bench.lost
@@ -70,8 +70,8 @@ def unsupported(device: Accelerator, precision: str) -> str:
 class _Bench:
     """The tests with what they share."""
 
-    def __init__(self, wish: BenchOptions, device: Accelerator) -> None:
-        self.wish = wish
+    def __init__(self, options: BenchOptions, device: Accelerator) -> None:
+        self.options = options
         self.device = device
         self.bare: dict[str, JsonValue] = {}
         self.lost = ""
@@ -104,7 +104,7 @@ class _Bench:
         free = device.free()
         if name in TRANSFERS:  # the same size is taken of the host
             free = min((amount for amount in (free, outcome.free_memory()) if amount is not None), default=None)
-        tried = self.wish.sizes or outcome.memory_sizes(device.cache, free, arrays, times=times)
+        tried = self.options.sizes or outcome.memory_sizes(device.cache, free, arrays, times=times)
         curve = self._swept(tried, prepare, GB)
         how = how_memory(name) if name in MEMORY else how_transfer(name)
         result = memory_result(name, curve, device.cache, begin, how)
@@ -112,14 +112,14 @@ class _Bench:
         return result
 
     def _gemm(self, precision: str, begin: int) -> BenchOutcome:
-        device, wish = self.device, self.wish
+        device, options = self.device, self.options
         if reason := unsupported(device, precision):
             return absent_result(precision, reason, begin)
-        wanted = wish.shapes or outcome.SHAPES
+        wanted = options.shapes or outcome.SHAPES
         shapes, left_out = outcome.fitting_shapes(wanted, device.free(), bytes_per_entry(precision))
         sets_used: dict[int, int] = {}
         prepare = products(device, precision, sets_used)
-        curve = self._swept(shapes, prepare, TERA, too_long(math.inf if wish.shapes else wish.each_s))
+        curve = self._swept(shapes, prepare, TERA, too_long(math.inf if options.shapes else options.each_s))
         best = max(curve.points, key=lambda point: point.value, default=None)
         how = how_gemm(precision, sets_used.get(best.size) if best else None)
         result = gemm_result(precision, curve, begin, how, left_out)
@@ -131,19 +131,19 @@ class _Bench:
     ) -> Curve:
         rules: dict[str, Any] = {} if skip is None else {"skip": skip}
         curve = sweep(
-            tried, prepare, each_s=self.wish.each_s, unit=unit, after_trouble=self.device.after_trouble, **rules
+            tried, prepare, each_s=self.options.each_s, unit=unit, after_trouble=self.device.after_trouble, **rules
         )
         self.lost = curve.lost
         return curve
 
     def _beside(self, result: BenchOutcome, prepare: Prepare, unit: float) -> None:
         """Time a bare loop of PyTorch beside, at the size that speaks for the test; after the test itself."""
-        if not self.wish.compare or result.reported is None or self.lost:
+        if not self.options.compare or result.reported is None or self.lost:
             return
         size = result.reported.size
         try:
             with prepare(size) as ready, bare_loop(self.device, result.name, size) as bare:
-                comparison = versus(ready.timed, bare, self.wish.each_s).facts(ready.work, unit)
+                comparison = versus(ready.timed, bare, self.options.each_s).facts(ready.work, unit)
         except Exception as problem:  # of whatever type: the test itself stands
             self.bare[result.name] = {"absent": reason_of(problem)}
         else:

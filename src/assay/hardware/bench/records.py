@@ -23,7 +23,7 @@ SCALAR = 0.41421356
 
 # What a size of a test is: bytes of one array, side of a square matrix, number of cores, bytes of the file.
 By = Literal["bytes", "n", "cores"]
-Tell = Callable[[float, str], None]  # share of all tests that is done, and what comes next
+Notify = Callable[[float, str], None]  # share of all tests that is done, and what comes next
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ from assay.hardware.fitness.lock_files import (
     ancestors,
     lock_folder,
     myself,
+    open_for_reading,
     open_lock,
-    open_to_look,
     read_words,
     still_there,
     try_lock,
@@ -38,8 +38,8 @@ NOTIFY_EVERY_S = 30.0
 # Each look wakes a core of a machine that is measuring.
 _POLL_S = 0.2
 # Microseconds pass between the kernel's lock and the holder's entry; a look at the lock takes as long.
-_LOOKS = 20
-_LOOK_AGAIN_S = 0.005
+_CHECKS = 20
+_RECHECK_S = 0.005
 
 
 def mode_from(option: str | None, environment: Mapping[str, str] | None = None) -> Mode:
@@ -164,14 +164,14 @@ class _Locks:
     def try_once(self, device: str) -> int | Holder:
         """The locked file of a device with this process's entry in it, or its holder."""
         path = _path(self.folder, device)
-        for _ in range(_LOOKS):
+        for _ in range(_CHECKS):
             handle = open_lock(path)
             if not try_lock(handle):
                 holder = read_words(handle, device)
                 os.close(handle)
                 if holder is not None:
                     return holder
-                self.sleep(_LOOK_AGAIN_S)  # taken a moment ago, or only looked at
+                self.sleep(_RECHECK_S)  # taken a moment ago, or only looked at
             elif still_there(handle, path):
                 with suppress(OSError):  # no room on the disk: held, without an entry
                     write_words(handle, replace(self.me, device=device, since=iso(SYSTEM_CLOCK.utc())))
@@ -191,7 +191,7 @@ class _Locks:
             first = False
             while True:
                 first = first or self._first(device, queue)
-                lock = self.try_once(device) if first else _look(_path(self.folder, device), device)
+                lock = self.try_once(device) if first else _holder_of(_path(self.folder, device), device)
                 if isinstance(lock, int) or (lock is not None and self.is_own(lock)):
                     return lock
                 if lock is not None and self.now() - notified_s >= NOTIFY_EVERY_S:
@@ -220,23 +220,23 @@ def holders(folder: Path | None = None) -> tuple[Holder, ...]:
         paths = sorted(place.glob("*.lock"))
     except OSError:
         return ()
-    holders = (_look(path, path.stem) for path in paths)
+    holders = (_holder_of(path, path.stem) for path in paths)
     return tuple(holder for holder in holders if holder is not None)
 
 
-def _look(path: Path, device: str) -> Holder | None:
+def _holder_of(path: Path, device: str) -> Holder | None:
     """The holder of a file's lock; None where it is free or cannot be read."""
     try:
-        handle = open_to_look(path)
+        handle = open_for_reading(path)
     except OSError:
         return None
     try:
-        for _ in range(_LOOKS):
+        for _ in range(_CHECKS):
             if try_lock(handle, shared=True):
                 return None
             if (holder := read_words(handle, device)) is not None:
                 return holder
-            time.sleep(_LOOK_AGAIN_S)
+            time.sleep(_RECHECK_S)
         return Holder(device)
     finally:
         os.close(handle)

@@ -122,7 +122,7 @@ def open_lock(path: Path) -> int:
     raise OSError(errno.EAGAIN, "it is made and removed again and again")
 
 
-def open_to_look(path: Path) -> int:
+def open_for_reading(path: Path) -> int:
     """Open the file of a lock only to see who holds it.
 
     Raises:

@@ -48,14 +48,14 @@ def heat(root: Path) -> tuple[dict[str, JsonValue], dict[str, str]]:
     if not sensors:
         return {}, {"temperature": "the system shows no temperature sensor"}
     hottest = max(sensors, key=lambda sensor: sensor.celsius)
-    facts: dict[str, JsonValue] = {"sensors": len(sensors), "hottest": _told(hottest)}
+    facts: dict[str, JsonValue] = {"sensors": len(sensors), "hottest": _sensor_facts(hottest)}
     limited = [(room, sensor) for sensor in sensors if (room := sensor.headroom_c) is not None]
     if not limited:
         return facts, {"thermal headroom": "no sensor tells at which temperature the machine slows down"}
-    return {**facts, "nearest": _told(min(limited, key=lambda pair: pair[0])[1])}, {}
+    return {**facts, "nearest": _sensor_facts(min(limited, key=lambda pair: pair[0])[1])}, {}
 
 
-def _told(sensor: Sensor) -> dict[str, JsonValue]:
+def _sensor_facts(sensor: Sensor) -> dict[str, JsonValue]:
     facts: dict[str, JsonValue] = {"sensor": sensor.name, "celsius": sensor.celsius}
     if sensor.limit_c is not None and sensor.headroom_c is not None:
         room = round(sensor.headroom_c, 3)

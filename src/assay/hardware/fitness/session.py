@@ -294,10 +294,10 @@ class JobEnvironment:
 class DeviceSession:
     """Holds the devices of one job after the other, and looks at the machine before and after each."""
 
-    def __init__(self, mode: Mode, folder: Path | None, tell: Callable[[str], None], *, control: bool = True) -> None:
+    def __init__(self, mode: Mode, folder: Path | None, notify: Callable[[str], None], *, control: bool = True) -> None:
         self._mode = mode
         self._folder = folder
-        self._tell = tell
+        self._notify = notify
         self._control = control
         self._fitness = Fitness(folder)
 
@@ -309,7 +309,7 @@ class DeviceSession:
         """
         purpose = f"{job.benchmark}, {label}" if job.point else job.benchmark
         load = f"{job.campaign} {point_key(job)}" if is_part(job.definition) else ""
-        with device_lock(occupied(job), purpose, self._mode, self._tell, load=load) as held:
+        with device_lock(occupied(job), purpose, self._mode, self._notify, load=load) as held:
             if held.waited:  # until now the samples show the work of the previous holder
                 look, self._fitness = UsageSample(), Fitness(self._folder)
             device, control = device_of(job), self._control and job.definition.measure.control

@@ -13,7 +13,7 @@ AMD_SMI, ROCM_SMI = "amd-smi", "rocm-smi"
 # AMD's tools count in powers of two, whatever they call the unit: 8 GiB less 16 MiB is "8176 MB".
 _UNITS = {"B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
 _GENERATION_OF = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
-_NOT_TOLD = ("", "N/A", "unknown", "None")
+_ABSENT = ("", "N/A", "unknown", "None")
 
 
 def by_amd_smi(run: Run = output, root: Path = Path("/")) -> LayerReport:
@@ -132,7 +132,7 @@ def _lowered(facts: Any) -> dict[str, Any]:  # noqa: ANN401  (JSON)
 
 def _text(facts: Mapping[str, Any], name: str) -> str | None:
     value = facts.get(name)
-    return value.strip() if isinstance(value, str) and value.strip() not in _NOT_TOLD else None
+    return value.strip() if isinstance(value, str) and value.strip() not in _ABSENT else None
 
 
 def _serial(text: str | None) -> str | None:

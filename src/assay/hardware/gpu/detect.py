@@ -180,7 +180,7 @@ def gpus(
         with_torch: also ask PyTorch, which takes seconds to import and memory on the GPU.
         compare: also ask nvidia-smi where NVML has answered, which takes a second.
     """
-    look = _Look()
+    look = _Detection()
     look.at(NVML, lambda: by_nvml(load))
     if compare or not look.has("nvidia"):
         look.at(NVIDIA_SMI, lambda: by_smi(run))
@@ -196,7 +196,7 @@ def gpus(
     return look.detection()
 
 
-class _Look:
+class _Detection:
     """What the layers have reported so far."""
 
     def __init__(self) -> None:

@@ -113,12 +113,12 @@ def by_nvml(load: Load = import_module) -> LayerReport:
 
 
 def _gpu(nvml: Nvml, index: int, device: Any) -> Gpu:  # noqa: ANN401  (NVML has no types)
-    capability = _capability(nvml.ask("nvmlDeviceGetCudaComputeCapability", device))
+    capability = _capability(nvml.query("nvmlDeviceGetCudaComputeCapability", device))
     can = abilities(capability)
-    memory = nvml.ask("nvmlDeviceGetMemoryInfo", device)
+    memory = nvml.query("nvmlDeviceGetMemoryInfo", device)
     limit_mw = nvml.number("nvmlDeviceGetEnforcedPowerLimit", device)
-    mig = _first(nvml.ask("nvmlDeviceGetMigMode", device))
-    ecc = _first(nvml.ask("nvmlDeviceGetEccMode", device))
+    mig = _first(nvml.query("nvmlDeviceGetMigMode", device))
+    ecc = _first(nvml.query("nvmlDeviceGetEccMode", device))
     cuda = nvml.number("nvmlSystemGetCudaDriverVersion_v2") or nvml.number("nvmlSystemGetCudaDriverVersion")
     return Gpu(
         index=index,
@@ -131,7 +131,7 @@ def _gpu(nvml: Nvml, index: int, device: Any) -> Gpu:  # noqa: ANN401  (NVML has
         cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
         capability=capability,
         multiprocessors=multiprocessors(nvml.number("nvmlDeviceGetNumGpuCores", device), capability),
-        pci=_pci(nvml.ask("nvmlDeviceGetPciInfo", device)),
+        pci=_pci(nvml.query("nvmlDeviceGetPciInfo", device)),
         pcie=_pcie(nvml, device),
         nvlinks=_nvlinks(nvml, device),
         power_limit_w=limit_mw / 1e3 if limit_mw else None,
@@ -205,10 +205,10 @@ def _throttle(nvml: Nvml, device: object) -> tuple[str, ...] | None:
 def _mig_devices(nvml: Nvml, device: object) -> tuple[MigDevice, ...]:
     devices = []
     for index in range(nvml.number("nvmlDeviceGetMaxMigDeviceCount", device) or 0):
-        part = nvml.ask("nvmlDeviceGetMigDeviceHandleByIndex", device, index)
+        part = nvml.query("nvmlDeviceGetMigDeviceHandleByIndex", device, index)
         if part is None:  # not every place is taken
             continue
-        attributes = nvml.ask("nvmlDeviceGetAttributes_v2", part)
+        attributes = nvml.query("nvmlDeviceGetAttributes_v2", part)
         devices.append(
             MigDevice(
                 index=index,

@@ -70,7 +70,7 @@ class Nvml:
             raise NvmlSymbolMissingError(f"this pynvml has no {name}")
         return function(*arguments)
 
-    def ask(self, name: str, *arguments: object) -> Any:  # noqa: ANN401  (NVML has no types)
+    def query(self, name: str, *arguments: object) -> Any:  # noqa: ANN401  (NVML has no types)
         """Ask; None where this board, this driver or this pynvml does not say."""
         try:
             return self.call(name, *arguments)
@@ -79,13 +79,13 @@ class Nvml:
 
     def text(self, name: str, *arguments: object) -> str | None:
         """Ask for a name; older versions answer in bytes."""
-        value = self.ask(name, *arguments)
+        value = self.query(name, *arguments)
         if isinstance(value, bytes):
             value = value.decode(errors="replace")
         return str(value) if value else None
 
     def number(self, name: str, *arguments: object) -> int | None:
-        value = self.ask(name, *arguments)
+        value = self.query(name, *arguments)
         return int(value) if isinstance(value, (int, float)) else None
 
     def devices(self) -> tuple[list[Any | None], dict[int, str]]:
@@ -147,9 +147,9 @@ def reasons_of_names(active: Mapping[str, str]) -> tuple[str, ...] | None:
     return tuple(word for _, name, word in _REASONS if active.get(name) == "Active")
 
 
-_NO_MEMORY_TOLD = 2**64 - 1
+_NO_MEMORY = 2**64 - 1
 # One look without an answer happens while a driver is busy; three in a row are a GPU that does not come back.
-_SILENT_LOOKS = 3
+_SILENT_READS = 3
 
 _Ways = tuple[tuple[str, tuple[int, ...]], ...]
 """Functions that tell the same, newest first, each with what else it is asked with."""
@@ -236,7 +236,7 @@ class GpuReader:
         questions = self._questions[index]
         for name, question in tuple(questions.items()):
             try:
-                readings[name] = float(question.ask())
+                readings[name] = float(question.query())
             except Exception as failure:  # NVML has its own errors
                 number = number_of(failure)
                 if number in GONE:
@@ -246,7 +246,7 @@ class GpuReader:
                 else:
                     failed = failure
         self._silent[index] = 0 if readings or failed is None else self._silent[index] + 1
-        if failed is not None and self._silent[index] >= _SILENT_LOOKS:
+        if failed is not None and self._silent[index] >= _SILENT_READS:
             raise self._lose(index, failed) from failed
         return readings
 
@@ -262,12 +262,12 @@ class GpuReader:
         held: dict[int, int | None] = {}
         for ways in _RUNNING if index not in self.lost else ():
             try:
-                rows = _Question(self._nvml, self._handles[index], ways, list).ask()
+                rows = _Question(self._nvml, self._handles[index], ways, list).query()
             except Exception:  # noqa: S112  (not every board tells everything)
                 continue
             for row in rows:
                 pid, memory = int(row.pid), getattr(row, "usedGpuMemory", None)
-                sizes = [size for size in (held.get(pid), memory) if size is not None and size != _NO_MEMORY_TOLD]
+                sizes = [size for size in (held.get(pid), memory) if size is not None and size != _NO_MEMORY]
                 held[pid] = max(sizes, default=None)  # one that computes and draws is listed twice
         return tuple(sorted(held.items()))
 
@@ -279,7 +279,7 @@ class GpuReader:
         limits: dict[str, float] = {}
         for name, question in _LIMITS.items() if index not in self.lost else ():
             try:
-                limits[name] = float(_Question(self._nvml, self._handles[index], *question).ask())
+                limits[name] = float(_Question(self._nvml, self._handles[index], *question).query())
             except Exception:  # noqa: S112  (not every board tells everything)
                 continue
         return limits
@@ -301,7 +301,7 @@ class _Question:
         self._nvml, self._handle, self._scale = nvml, handle, scale
         self._left = list(ways)
 
-    def ask(self) -> Any:  # noqa: ANN401  (NVML has no types)
+    def query(self) -> Any:  # noqa: ANN401  (NVML has no types)
         """The answer; a way that the driver does not know is not tried twice."""
         while True:
             name, arguments = self._left[0]
@@ -323,5 +323,5 @@ def _facts(nvml: Nvml, index: int, handle: Any) -> dict[str, str | int]:  # noqa
         "driver": nvml.text("nvmlSystemGetDriverVersion"),
     }
     facts |= {name: word for name, word in words.items() if word}
-    memory = nvml.ask("nvmlDeviceGetMemoryInfo", handle)
+    memory = nvml.query("nvmlDeviceGetMemoryInfo", handle)
     return facts | ({"memory_bytes": int(memory.total)} if memory is not None else {})

@@ -184,17 +184,17 @@ def _agent(folder: Path, record: LocalRecord, python: str) -> SystemPart:
 
 def answer_of(part: str, record: LocalRecord, keys: Keys) -> str | None:
     """What a part says when it is asked whether it works: None for yes, else why not."""
-    asks: Mapping[str, Callable[[], str | None]] = {
+    probes: Mapping[str, Callable[[], str | None]] = {
         "postgresql": lambda: _postgresql_health(record, keys),
         "redis": lambda: _redis_health(record, keys),
         "prometheus": lambda: page(f"http://{HERE}:{record.ports['prometheus']}/-/ready"),
         "server": lambda: server(record.server_url, keys.reader),
         "agent": lambda: agent(record.server_url, keys.reader, record.tag),
     }
-    return asked_whether(asks[part], keys)
+    return probed(probes[part], keys)
 
 
-def asked_whether(ask: Callable[[], str | None], keys: Keys) -> str | None:
+def probed(ask: Callable[[], str | None], keys: Keys) -> str | None:
     """The answer of a part, without any secret; each client has errors of its own, and all of them mean no."""
     try:
         return ask()

@@ -17,7 +17,7 @@ from assay.errors import MeasureError, UsageError
 from assay.files import write_whole
 from assay.infra.commands import call
 from assay.infra.processes.parts import DATABASE, HERE, STORES, USER, LocalRecord, own_words
-from assay.infra.record import Keys, Tell, is_root
+from assay.infra.record import Keys, Notify, is_root
 from assay.run.services.plan import free_port, refuse_taken
 
 VARIABLES = {"postgresql": "ASSAY_POSTGRESQL", "redis": "ASSAY_REDIS", "prometheus": "ASSAY_PROMETHEUS"}
@@ -104,13 +104,13 @@ def can_fetch() -> bool:
     return all(shutil.which(name) for name in ("apt-get", "dpkg-deb"))
 
 
-def fetch(parts: Sequence[str], unpacked: Path, tell: Tell) -> None:
+def fetch(parts: Sequence[str], unpacked: Path, notify: Notify) -> None:
     """Unpack what some parts need."""
     scratch = unpacked.with_name("apt")
     archives = scratch / "cache/archives"
     for folder in (scratch / "lists/partial", archives / "partial", unpacked):
         folder.mkdir(parents=True, exist_ok=True)
-    tell(f"fetching {', '.join(parts)} from the packages of this system into {unpacked}; nothing is installed")
+    notify(f"fetching {', '.join(parts)} from the packages of this system into {unpacked}; nothing is installed")
     apt = _apt(scratch)
     install = ("install", "--yes", "--no-install-recommends", "--reinstall", "--download-only")
     packages = (package for part in parts for package in PACKAGES[part])
@@ -304,7 +304,7 @@ def _run(folder: Path, record: LocalRecord, words: list[str], content: str = "")
 
 
 def programs_for(
-    stores: Sequence[str], unpacked: Path, tell: Tell, *, may_fetch: bool, known: Mapping[str, str] | None = None
+    stores: Sequence[str], unpacked: Path, notify: Notify, *, may_fetch: bool, known: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """The program of each part that is not part of assay.
 
@@ -317,7 +317,7 @@ def programs_for(
     if lacking and (not may_fetch or not can_fetch()):
         raise missing(lacking, refused=not may_fetch)
     if lacking:
-        fetch(lacking, unpacked, tell)
+        fetch(lacking, unpacked, notify)
         unpacked.chmod(0o755)  # other accounts start programs from it
         programs = {**find_programs(stores, unpacked), **old}
     if lacking := [part for part in stores if part not in programs]:
@@ -351,14 +351,14 @@ def server_port(wanted: int | None, host: str) -> int:
     return wanted
 
 
-def ports_again(known: Mapping[str, int], host: str, wanted: int | None, tell: Tell) -> dict[str, int]:
+def ports_again(known: Mapping[str, int], host: str, wanted: int | None, notify: Notify) -> dict[str, int]:
     """The ports of before; a new one for each that another process has taken since."""
     ports = {**known, **({"server": server_port(wanted, host)} if wanted else {})}
     for part, port in ports.items():
         at = host if part == "server" else HERE
         if _is_taken(port, at):
             ports[part] = free_port(set(ports.values()), at)
-            tell(f"port {port} of {part} is taken by now; it gets {ports[part]}")
+            notify(f"port {port} of {part} is taken by now; it gets {ports[part]}")
     return ports
 
 

@@ -33,7 +33,7 @@ SUPERVISOR = "supervisor"
 """The folder that the supervisor of a system holds as long as it lives."""
 # Soon while something changes; seldom afterwards, since a machine that measures should be left in peace.
 _SOON_S, SELDOM_S = 0.2, 15.0
-_ASK_AGAIN_S = 2.0
+_RETRY_S = 2.0
 _LOG_BYTES = 20_000_000
 # Settings of another server and rights of the user are none of these parts' business.
 _NOT_INHERITED = ("ASSAY_SERVER", "ASSAY_TOKEN", "ASSAY_STORE", "ASSAY_AGENT", "ASSAY_INFRA")
@@ -125,7 +125,7 @@ class Child:
     course: RestartState = field(default_factory=RestartState)
     process: subprocess.Popen[bytes] | None = None
     started: float | None = None
-    ask_s: float = 0.0
+    probe_s: float = 0.0
     """When it is asked next."""
 
     def note(self) -> PartNote:
@@ -149,7 +149,7 @@ class Supervisor:
         self._children = [Child(part) for part in parts]
         self._stopping = False
         self._started = own_start()
-        self._told: Notes | None = None
+        self._written: Notes | None = None
         self._heard, self._rung = os.pipe()
 
     def run(self) -> None:
@@ -159,13 +159,13 @@ class Supervisor:
             while not self._stopping:
                 self._bury()
                 self._start_due()
-                self._ask()
+                self._probe()
                 self._trim_logs()
-                self._tell()
+                self._write_notes()
                 self._sleep()
         finally:
             self._end()
-            self._tell()
+            self._write_notes()
 
     # What happens meanwhile
 
@@ -183,7 +183,7 @@ class Supervisor:
     def _sleep(self) -> None:
         """Wait until a child ends, a stop is asked for, or it is time to look again."""
         states = {child.course.state for child in self._children}
-        patience_s = _ASK_AGAIN_S if "unhealthy" in states else self._seldom_s
+        patience_s = _RETRY_S if "unhealthy" in states else self._seldom_s
         if states & {"starting", "restarting"} or ("waiting" in states and "failed" not in states):
             patience_s = _SOON_S
         select.select([self._heard], [], [], patience_s)
@@ -239,20 +239,20 @@ class Supervisor:
             self._log(f"{part.name} {why}")
             return
         child.course = after_start(child.course)
-        child.started, child.ask_s = None, 0.0
+        child.started, child.probe_s = None, 0.0
         with suppress(psutil.Error):
             child.started = float(psutil.Process(child.process.pid).create_time())
         self._log(f"{part.name} started as process {child.process.pid}")
 
-    def _ask(self) -> None:
+    def _probe(self) -> None:
         for child in self._children:
             now_s = time.monotonic()
-            if child.process is None or child.part.once or now_s < child.ask_s or self._stopping:
+            if child.process is None or child.part.once or now_s < child.probe_s or self._stopping:
                 continue
             before = child.course
             child.course = after_check(before, self._ask_part(child.part.name), now_s)
-            unwell_s = _ASK_AGAIN_S if before.proven else _SOON_S
-            child.ask_s = now_s + (self._seldom_s if child.course.state == "healthy" else unwell_s)
+            unwell_s = _RETRY_S if before.proven else _SOON_S
+            child.probe_s = now_s + (self._seldom_s if child.course.state == "healthy" else unwell_s)
             if child.course.state != before.state:
                 self._log(f"{child.part.name} is {child.course.state} {child.course.detail}".rstrip())
 
@@ -267,12 +267,12 @@ class Supervisor:
 
     # What is reported
 
-    def _tell(self) -> None:
+    def _write_notes(self) -> None:
         notes = Notes(os.getpid(), self._started, tuple(child.note() for child in self._children))
-        if notes != self._told:
+        if notes != self._written:
             with suppress(OSError):  # a full disk is no reason to end everything
                 keep(self._folder, STATUS, notes)
-                self._told = notes
+                self._written = notes
 
     def _trim_logs(self) -> None:
         """Keep the newer part of a log that has grown; its writer continues at its end."""

@@ -154,7 +154,7 @@ class FleetClient(Transport):
         """Say how jobs stand that are measured elsewhere."""
         self._post(f"{_elsewhere(campaign)}/standings", standings, patience_s=0)
 
-    def tell_result(self, campaign: str, index: int, result: str) -> Delivered:
+    def report_result(self, campaign: str, index: int, result: str) -> Delivered:
         """Hand over the result of a job that was measured elsewhere; its samples and files must be there before."""
         path = f"{_elsewhere(campaign)}/jobs/{index}/result"
         answer = self.send("PUT", path, content=result, headers=_JSON, patience_s=0)

@@ -24,7 +24,7 @@ _KNOTS = 240
 _OF_TOKENS = ("ttft_ms", "itl_ms", "tpot_ms")  # only what answers token by token has them
 _TAIL_TICKS = {0.0: "0 %", 0.5: "50 %", 0.9: "90 %", 0.99: "99 %", 0.999: "99.9 %", 0.9999: "99.99 %"}
 _GOOD, _ALL = "goodput_per_s", "throughput_per_s"
-_ASKED_PATHS = {"load.rate": "requests per second asked for", "load.concurrency": "concurrent requests"}
+_LOAD_AXES = {"load.rate": "requests per second asked for", "load.concurrency": "concurrent requests"}
 _TAIL = Legend(
     "Cumulative distribution",
     "All samples of all runs, up to the highest percentile with at least one sample beyond it. The vertical axis is "
@@ -302,7 +302,7 @@ def draw_goodput(record: CampaignRecord) -> list[Picture]:
     """Goodput over the load, for every part of a matrix that varies it."""
     jobs = [job for job in record.jobs if job.state == "done" and is_served(job) and _GOOD in job.metrics]
     pictures = []
-    for path, across in _ASKED_PATHS.items():
+    for path, across in _LOAD_AXES.items():
         for rest, group in grouped([job for job in jobs if path in job.point], path).items():
             levels = [(level, job, job.metrics[_GOOD]) for level, job in series_of(group, path)]
             if len(levels) > 1:

@@ -100,7 +100,7 @@ def draw_series(picture: SeriesPicture) -> Markup:
     """The picture with its caption and the list of what is marked, for a page."""
     plane = _plane(picture)
     drawn = plane.draw(*_content(plane, picture, _PAGE_PX, numbered=True))
-    turns = [el("li", _told(turn)) for turn in picture.turns]
+    turns = [el("li", _change_text(turn)) for turn in picture.turns]
     return join(
         (
             figure(picture.title, drawn, _caption(picture), wide=True),
@@ -274,7 +274,7 @@ def _turns(plane: Plane, turns: Sequence[SeriesChange], narrowest_px: float, *, 
         if row is not None:
             free[row] = max(begin_px, left_px + length_px)
             signs.append(label(words, "-9" if at_end else "9", 4, f"tick halo{' end' if at_end else ''}"))
-        title = el("title", _told(turn))
+        title = el("title", _change_text(turn))
         yield el("g", title, line(_percent(share), _percent(share), y, HEIGHT, f"turn-line {kind}"))
         named.append(el("svg", title, *signs, x=_percent(share), y=y, width=1, height=1, overflow="visible"))
     yield from named
@@ -288,7 +288,7 @@ def _state(turn: SeriesChange) -> str:
     return "" if turn.state == "open" else f", {turn.state}"
 
 
-def _told(turn: SeriesChange) -> str:
+def _change_text(turn: SeriesChange) -> str:
     when = f"from {_date(turn.at)} to {_date(turn.end)}" if turn.kind == "drift" else f"on {_date(turn.at)}"
     return f"{turn.size} {turn.unconfirmed or turn.answer}, {turn.cause}, {turn.kind} {when}{_state(turn)}"
 
@@ -301,7 +301,7 @@ def _described(picture: SeriesPicture) -> str:
     first, last = picture.spots[0].at, picture.spots[-1].at
     between = f"between {show(min(values))} and {show(max(values))} {picture.unit}".rstrip()
     parts = [f"{len(values)} results from {_date(first)} to {_date(last)}, {between}."]
-    parts += [f"Change {number}: {_told(turn)}." for number, turn in enumerate(picture.turns, 1)]
+    parts += [f"Change {number}: {_change_text(turn)}." for number, turn in enumerate(picture.turns, 1)]
     parts += [f"No results from {_date(a)} to {_date(b)}." for a, b in gaps(picture)]
     failed = len(picture.spots) - len(values)
     return " ".join([*parts, *([f"{failed} jobs failed."] if failed else [])])

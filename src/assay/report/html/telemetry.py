@@ -60,7 +60,7 @@ _MOST_BEHIND = 1100  # of all others together
 _OF_A_LINE = 360
 _KINDS = ("trace", "trace second", "trace third")
 _NO_TIME = 1e-12  # between two readings of one moment
-_SEEN_PX = 0.4  # a smaller step cannot be seen
+_VISIBLE_PX = 0.4  # a smaller step cannot be seen
 _LEGEND = Legend(
     "Telemetry",
     "Read by another process during the run; each panel is one quantity. No number of this report is taken in the "
@@ -104,7 +104,7 @@ def draw_telemetry(job: MultiRunJobResult, files: Files) -> Picture | None:
     since = "the measured window began" if first.measured else "the first reading"
     left = room_for([_up(panel, behind[panel.title]) for panel in first.panels])
     chart = Chart(title, _description(first), across, f"seconds since {since}", height, left=left)
-    note = _note(first, others, len(runs_seen(job)))
+    note = _note(first, others, len(telemetry_runs(job)))
     numbers = partial(_numbers, first, points[0])
     return Picture("telemetry", "telemetry", title, chart.draw(*content), _LEGEND, note, numbers, wide=True)
 
@@ -123,10 +123,10 @@ def _numbers(run: _Drawn, most: int) -> Numbers:
 
 def read_recordings(job: MultiRunJobResult, files: Files) -> dict[int, Recording]:
     """Run → what was kept of it, for the first good runs that left something readable."""
-    return readable_files(job, runs_seen(job), files, FILE, read_telemetry, MOST_RUNS)
+    return readable_files(job, telemetry_runs(job), files, FILE, read_telemetry, MOST_RUNS)
 
 
-def runs_seen(job: MultiRunJobResult) -> list[int]:
+def telemetry_runs(job: MultiRunJobResult) -> list[int]:
     """The good runs of a job of which readings were kept."""
     return [run.run_id for run in job.runs if run.error is None and FILE in run.files]
 
@@ -212,7 +212,7 @@ def _trace(line: PanelLine, across: Axis, up: Axis, top: float, class_: str, mos
     inside = (line.at_s >= across.low) & (line.at_s <= across.high)
     at, value = thin(line.at_s[inside], line.value[inside])
     shares = list(zip(across.shares(at), up.shares(value), strict=True))
-    points = straightened(shares, _SEEN_PX / PANEL)
+    points = straightened(shares, _VISIBLE_PX / PANEL)
     if len(points) > most:
         at, value = thin(at, value, most)
         points = list(zip(across.shares(at), up.shares(value), strict=True))

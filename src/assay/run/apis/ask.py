@@ -48,7 +48,7 @@ _ENDINGS = {
 }
 
 
-def ask_endpoint(
+def query_endpoint(
     url: str,
     *,
     api: str = "",
@@ -72,7 +72,7 @@ def ask_endpoint(
     known = {name: resolve_secrets(value) for name, value in (headers or {}).items()}
     try:
         with http_client(timeout_s=patience_s, proxies=True, headers=known, verify=verify) as client:
-            asked = _Asked(client, resolve_secrets(url))
+            asked = _Described(client, resolve_secrets(url))
             names, spoken, why = asked.models()
             chosen = model or next(iter(names), "")
             api = api or named or spoken or (asked.protocol(chosen) if chosen else _USUAL)
@@ -84,7 +84,7 @@ def ask_endpoint(
     return Endpoint(url, api, names, why, counts_tokens=counts)
 
 
-class _Asked:
+class _Described:
     """An endpoint, and what it answers."""
 
     def __init__(self, client: httpx.Client, url: str) -> None:

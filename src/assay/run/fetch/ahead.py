@@ -24,7 +24,7 @@ from assay.spec.target import CommandTarget, Fetch, ModelTarget
 # Fetching a large image takes its time; a network that says nothing for hours will not say more.
 _FETCH_S = 4 * 3600.0
 State = Literal["fetched", "there", "missing", "failed"]
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +42,13 @@ class PreparedItem:
 
 
 def prepare(
-    loaded: Loaded, *, check: bool = False, runtime: str = "auto", tell: Tell | None = None
+    loaded: Loaded, *, check: bool = False, runtime: str = "auto", notify: Notify | None = None
 ) -> tuple[PreparedItem, ...]:
     """Fetch everything that the jobs of a benchmark need, or only tell what is missing; one failure stops no other."""
     slurm = loaded.benchmark.place.slurm
     chosen = slurm.runtime if runtime == "auto" and slurm is not None else runtime
     items: dict[tuple[str, ...], PreparedItem] = {}
-    work = _Work(loaded.base, check, chosen, tell or (lambda _: None))
+    work = _Work(loaded.base, check, chosen, notify or (lambda _: None))
     for job in make_plan(loaded, lambda _: {}).jobs:
         for key, make in work.wanted(job.definition):
             if key not in items:
@@ -64,7 +64,7 @@ class _Work:
     base: Path
     check: bool
     runtime: str
-    tell: Tell
+    notify: Notify
 
     def wanted(self, definition: Definition) -> Iterator[tuple[tuple[str, ...], Callable[[], PreparedItem]]]:
         """What a definition needs: a key that equal things share, and how to have it."""
@@ -110,7 +110,7 @@ class _Work:
                 return replace(item, state="there", path=image, sha256=digest, size_bytes=Path(image).stat().st_size)
             if self.check:
                 return item
-            self.tell(f"fetching the image {image} with {runtime.program}")
+            self.notify(f"fetching the image {image} with {runtime.program}")
             return _kept_image(item, way.keep(runtime.program, image, images_folder(), _FETCH_S))
         except AssayError as problem:
             return self._failed(item, problem)
@@ -127,7 +127,7 @@ class _Work:
             return item
         try:
             if not here:
-                self.tell(f"fetching {item.name}")
+                self.notify(f"fetching {item.name}")
             fetched = fetch(wanted, at, self.base, cache_folder())
         except AssayError as problem:
             return self._failed(item, problem)
@@ -149,7 +149,7 @@ class _Work:
             return item
         try:
             if not here:
-                self.tell(f"fetching the model {target.model}")
+                self.notify(f"fetching the model {target.model}")
             model = resolve(target, self.base, cache=cache_folder())
         except AssayError as problem:
             return self._failed(item, problem)

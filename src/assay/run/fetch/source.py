@@ -186,7 +186,7 @@ def from_bucket(wanted: Fetch, folder: Path, on_progress: Progress | None = None
     """
     bucket, _, key = resolve_secrets(wanted.src)[len("s3://") :].partition("/")
     store = _opened(bucket)
-    with _told(wanted.src):
+    with _explained(wanted.src):
         if not (objects := list(_objects(store, key))):
             raise _refused(f"there is nothing below {wanted.src}", "check the prefix")
         for s3_object in objects:
@@ -219,7 +219,7 @@ def _opened(bucket: str) -> S3Store:
     if not any(os.environ.get(name) for name in _CREDENTIALS):
         config["skip_signature"] = True
     client: Any = {"connect_timeout": _CONNECT, "timeout": _REQUEST, "allow_http": endpoint.startswith("http://")}
-    with _told(f"s3://{bucket}"):
+    with _explained(f"s3://{bucket}"):
         return S3Store(bucket, config=config, client_options=client)
 
 
@@ -273,7 +273,7 @@ def _fetched(store: S3Store, item: _Object, url: str, folder: Path, on_progress:
 
 
 @contextmanager
-def _told(url: str) -> Iterator[None]:
+def _explained(url: str) -> Iterator[None]:
     """Tell errors of the library and of the disk in our words."""
     from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 

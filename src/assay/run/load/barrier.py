@@ -24,7 +24,7 @@ from assay.files import write_whole
 # How far ahead the common start is set: longer than the time after which every machine has seen it, also on a network
 # file system that looks again only now and then.
 LEAD_S = 2.0
-_LOOK_S = 0.02
+_POLL_S = 0.02
 _MODE = 0o644
 _START = "start.json"
 
@@ -120,14 +120,14 @@ class _Visit:
         _absence(self.folder, self.who).unlink(missing_ok=True)
         seen_ns: dict[int, int] = {}
         while True:
-            self._look(seen_ns)
+            self._read(seen_ns)
             start = self._lead(seen_ns) if self.who == 0 else _read(self.folder / _START)
             if start is not None:
                 return self._met(start, time.monotonic() - began_s)
             self._refuse_absent()
             if time.monotonic() - began_s >= within_s:
                 raise self._incomplete(seen_ns, within_s)
-            sleep(_LOOK_S)
+            sleep(_POLL_S)
 
     def _refuse_begun(self) -> None:
         """A machine that comes again, or too late, must not load alone what the others have loaded before."""
@@ -136,7 +136,7 @@ class _Visit:
             try_ = "was its job put back into the queue? run the campaign again"
             raise MeasureError(message, code="barrier-missed", at=str(self.folder), try_=try_)
 
-    def _look(self, seen_ns: dict[int, int]) -> None:
+    def _read(self, seen_ns: dict[int, int]) -> None:
         # Listing the folder makes a network file system ask its server; looking for a name may not.
         names = {path.name for path in self.folder.iterdir()}
         for host in range(self.of):

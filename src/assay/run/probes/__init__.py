@@ -237,12 +237,12 @@ class JobProbe(_SamplerProcess):
         super().__init__("assay.run.probes.sampler", scratch / _LOG)
         self._every_s, self._own = every_s, tuple(own)
         self._begin_ns = time.perf_counter_ns()
-        self._asked = False
+        self._stop_requested = False
 
     def ready(self) -> None:
         """Have it look at the machine, which nothing of the job uses yet; wait a moment where that tells idle power."""
-        if not self._asked:
-            self._asked = True
+        if not self._stop_requested:
+            self._stop_requested = True
             self._say({"every_s": self._every_s, "own": self._own})
             # Without counters it may as well get ready while the process of the run does.
             self._answer(_BEGIN_S if _has_counters() else 0.0, "ready", optional=True)

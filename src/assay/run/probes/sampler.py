@@ -47,7 +47,7 @@ IDLE_S = 0.35
 LEAST_IDLE_S = 0.3
 _IDLE_EVERY_S = 0.02
 # A run of hours is sampled less often: the time between two looks doubles after each such number of them.
-_MANY_LOOKS = 36_000
+_MANY_READINGS = 36_000
 # Two looks closer together than this share of the time between looks give no rate: the kernel counts in ticks.
 _CLOSE = 0.3
 _PATIENCE_S = 3600.0
@@ -82,7 +82,7 @@ class _Run:
     def begin(self) -> None:
         """From here on everything counts: no stretch reaches from before the begin into the run."""
         self.begin_ns, self.begin_cpu_s = time.perf_counter_ns(), time.process_time()
-        self.looks_s: list[float] = []
+        self.read_s: list[float] = []
         self.totals: dict[tuple[str, str], tuple[int, float]] = {}  # moment and value of the look before
         self.processors: tuple[int, float, float] | None = None  # moment, busy and own seconds of the look before
         self.job_cpu_s: float | None = None
@@ -121,19 +121,19 @@ class Sampler:
     def settle(self) -> None:
         """Look for a moment before anything runs, where counters tell what the machine uses when idle."""
         self._new_family(())  # it learns who was there before
-        self.look()
-        self._look_at_gpus()
+        self.read()
+        self._read_gpus()
         if not any(True for _ in self._columns().named("energy_j")):
             return
         until = time.perf_counter() + IDLE_S
         while time.perf_counter() < until:
             time.sleep(_IDLE_EVERY_S)
-            self.look()
-            if not self._look_at_gpus():
+            self.read()
+            if not self._read_gpus():
                 return
 
     def begin(self, pid: int, beside: Sequence[int] = ()) -> None:
-        self.look()  # up to here nothing of the run was there
+        self.read()  # up to here nothing of the run was there
         if self._idle is None:
             self._idle = self._idle_power()
         self._leave_family()
@@ -141,20 +141,20 @@ class Sampler:
         self._run.begin()
         if self._gpus is not None:
             self._gpus.soon()
-        self.look()
+        self.read()
 
-    def look(self, *, slow: bool = False) -> None:
+    def read(self, *, slow: bool = False) -> None:
         """Take one reading; what fails in the middle of it is noted, and the next look is tried."""
         run, begin, at_ns = self._run, time.perf_counter(), time.perf_counter_ns()
         slow = slow or at_ns - run.slow_ns >= _SLOW_EVERY_NS
         try:
             if slow or at_ns - run.rated_ns >= self._close_ns:
-                self._look_at_processes(at_ns, slow=slow)
+                self._read_processes(at_ns, slow=slow)
             self._take_energy()
         except Exception as failure:  # whatever a strange system does, the run continues and says so
             self._failed["looking"] = f"{type(failure).__name__}: {failure}"
         run.at_ns.append(at_ns)
-        run.looks_s.append(time.perf_counter() - begin)
+        run.read_s.append(time.perf_counter() - begin)
 
     def finish(self, marks: Marks, spans: Mapping[str, Window], path: Path) -> dict[str, Any]:
         """The run has ended: sum up its measured window, write everything down, and be ready for the next one.
@@ -162,8 +162,8 @@ class Sampler:
         Returns:
             The fields of `records.MachineTelemetry`.
         """
-        self.look(slow=True)
-        self._look_at_gpus()
+        self.read(slow=True)
+        self._read_gpus()
         end_ns = time.perf_counter_ns()
         cost, run = self._cost(end_ns), self._run
         window = joined(marks, WINDOW) or joined(marks) or (run.begin_ns, end_ns)
@@ -198,7 +198,7 @@ class Sampler:
 
     def wait_s(self) -> float:
         """Time between two looks of now."""
-        return self._every_s * 2.0 ** (len(self._run.at_ns) // _MANY_LOOKS)
+        return self._every_s * 2.0 ** (len(self._run.at_ns) // _MANY_READINGS)
 
     def close(self) -> None:
         if self._gpus is not None:
@@ -206,7 +206,7 @@ class Sampler:
         if self._powermetrics is not None:
             self._powermetrics.close()
 
-    def _look_at_processes(self, at_ns: int, *, slow: bool) -> None:
+    def _read_processes(self, at_ns: int, *, slow: bool) -> None:
         counts = slow or at_ns - self._run.counts_ns >= _COUNTS_EVERY_NS
         machine = self._machine.read(counts=counts, slow=slow)
         job = self._family.read(counts=counts) if self._family is not None else None
@@ -267,7 +267,7 @@ class Sampler:
         for since_ns, at_ns, watts in self._powermetrics.take() if self._powermetrics is not None else ():
             columns.rate(POWERMETRICS, "power_w", since_ns, at_ns, watts)
 
-    def _look_at_gpus(self) -> bool:
+    def _read_gpus(self) -> bool:
         """Have GPUs read now; False if their driver does not answer."""
         return self._gpus is None or not self._gpus.count or self._gpus.now()
 
@@ -292,13 +292,13 @@ class Sampler:
     def _cost(self, end_ns: int) -> dict[str, float]:
         run = self._run
         cpu_s, wall_s = time.process_time() - run.begin_cpu_s, (end_ns - run.begin_ns) / 1e9
-        of_gpus = self._gpus.looks_s[:] if self._gpus is not None else []
-        means = [sum(some) / len(some) for some in (run.looks_s, of_gpus) if some]
+        of_gpus = self._gpus.read_s[:] if self._gpus is not None else []
+        means = [sum(some) / len(some) for some in (run.read_s, of_gpus) if some]
         return {
             "cpu_s": cpu_s,
             "cpu_pct": 100 * cpu_s / wall_s,
             "look_ms": 1e3 * sum(means),
-            "slowest_look_ms": 1e3 * max([*run.looks_s, *of_gpus]),
+            "slowest_look_ms": 1e3 * max([*run.read_s, *of_gpus]),
         }
 
     def _on_gpus(self, window: Window) -> dict[str, Any]:
@@ -380,7 +380,7 @@ def follow(sampler: Sampler, commands: CommandInput, todo: list[dict[str, Any]] 
             due_s = time.monotonic() + sampler.wait_s()  # each of them has just taken a look
         now_s = time.monotonic()
         if now_s >= due_s:
-            sampler.look()
+            sampler.read()
             # A late reading is not made up for: two readings at the same time say no more than one.
             due_s = max(due_s + sampler.wait_s(), now_s)
         todo = commands.within(due_s - time.monotonic())

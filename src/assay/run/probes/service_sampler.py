@@ -26,7 +26,7 @@ from assay.run.probes.series import MetricSeries, rate_per_s, readings, summaris
 from assay.spec.references import resolve_secrets
 
 # Walking all processes for new children costs a millisecond or two; reading the known ones costs much less.
-LOOK_FOR_CHILDREN_EVERY_S = 1.0
+CHILDREN_EVERY_S = 1.0
 NAMES = ("cpu_s", "rss_bytes", "threads", "processes")
 
 
@@ -39,7 +39,7 @@ class ServiceProcesses:
         self._known: dict[int, psutil.Process] = {}
         self._cpu_s: dict[int, float] = {}
         self._total_cpu_s = 0.0
-        self._looked_s = float("-inf")
+        self._read_s = float("-inf")
         self.gone = ""
         self.columns = {name: MetricSeries(name, (), "counter" if name == "cpu_s" else "gauge", name) for name in NAMES}
 
@@ -51,9 +51,9 @@ class ServiceProcesses:
     def read(self) -> None:
         """Take one reading of all processes that are there."""
         now_s = time.monotonic()
-        if now_s - self._looked_s >= LOOK_FOR_CHILDREN_EVERY_S:
-            self._looked_s = now_s
-            self._look()
+        if now_s - self._read_s >= CHILDREN_EVERY_S:
+            self._read_s = now_s
+            self._read()
         at_ns = time.perf_counter_ns()
         rss = threads = alive = 0
         for pid, process in list(self._known.items()):
@@ -76,7 +76,7 @@ class ServiceProcesses:
             for name, value in zip(NAMES, (self._total_cpu_s, rss, threads, alive), strict=True):
                 self.columns[name].add(at_ns, float(value))
 
-    def _look(self) -> None:
+    def _read(self) -> None:
         try:
             top = self._known.get(self._root) or psutil.Process(self._root)
             processes = [top, *top.children(recursive=True)]

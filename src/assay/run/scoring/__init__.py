@@ -57,7 +57,7 @@ def score(outputs: Sequence[Output], scorers: Sequence[str]) -> dict[str, NDArra
     judged = [output for output in outputs if output.answered]
     values: dict[str, NDArray[np.float64]] = {}
     for name in dict.fromkeys(scorers):
-        for metric, given in _ask(name, judged).items():
+        for metric, given in _scores_of(name, judged).items():
             column = np.full(len(outputs), np.nan)
             column[answered] = given
             values[metric] = column
@@ -141,7 +141,7 @@ def _entry(name: str) -> EntryPoint | None:
     return next(iter(entry_points(group=GROUP, name=name)), None)
 
 
-def _ask(name: str, outputs: Sequence[Output]) -> dict[str, NDArray[np.float64]]:
+def _scores_of(name: str, outputs: Sequence[Output]) -> dict[str, NDArray[np.float64]]:
     """What one scorer says, held to its contract."""
     scorer = find_scorer(name)
     wrong = partial(_failed, name)

@@ -222,7 +222,7 @@ class BoundedLog:
         self._file = self._path.open("ab", buffering=0)
 
 
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 KEEPER_LOG = "keeper.log"
 # Ending by force and removing containers come after the time that services are given.
 _AFTER_GRACE_S = 20.0
@@ -235,7 +235,7 @@ def started(
     scratch: Path,
     *,
     known: Mapping[str, RunningService] | None = None,
-    tell: Tell | None = None,
+    notify: Notify | None = None,
     host: str = HOST,
     logs: Path | None = None,
     tag: str = "",
@@ -256,7 +256,7 @@ def started(
     tag = tag or os.environ.get(TAG_VARIABLE) or uuid.uuid4().hex
     with (
         _keeper(_order(services, base, scratch, tag, known or {}, host, logs), scratch, tag) as keeper,
-        announced(_ready(keeper, scratch, tell)) as ready,
+        announced(_ready(keeper, scratch, notify)) as ready,
     ):
         yield ready
 
@@ -268,7 +268,7 @@ def held(
     folder: Path,
     *,
     known: Mapping[str, RunningService] | None = None,
-    tell: Tell | None = None,
+    notify: Notify | None = None,
     host: str = HOST,
     logs: Path | None = None,
 ) -> Iterator[Mapping[str, RunningService]]:
@@ -284,7 +284,7 @@ def held(
         return
     tag = uuid.uuid4().hex
     try:
-        with started(services, base, folder, known=known, tell=tell, host=host, logs=logs, tag=tag) as ready:
+        with started(services, base, folder, known=known, notify=notify, host=host, logs=logs, tag=tag) as ready:
             yield ready
     finally:
         sweep(tag)
@@ -339,14 +339,14 @@ def _say(keeper: subprocess.Popen[bytes], said: bytes) -> None:
         keeper.stdin.flush()  # type: ignore[union-attr]
 
 
-def _ready(keeper: subprocess.Popen[bytes], scratch: Path, tell: Tell | None) -> dict[str, RunningService]:
+def _ready(keeper: subprocess.Popen[bytes], scratch: Path, notify: Notify | None) -> dict[str, RunningService]:
     """Follow what the keeper tells until all services are ready."""
     ready: dict[str, RunningService] = {}
     for line in keeper.stdout or ():
         said: dict[str, Any] = json.loads(line)
         event = said.pop("event")
-        if event == "waiting" and tell is not None:
-            tell(f"{said['name']} not ready after {said['seconds']:.0f} s: {said['answer']}")
+        if event == "waiting" and notify is not None:
+            notify(f"{said['name']} not ready after {said['seconds']:.0f} s: {said['answer']}")
         elif event == "ready":
             ready[said["name"]] = _running(said)
         elif event == "failed":

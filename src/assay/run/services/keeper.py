@@ -47,23 +47,23 @@ def _run(order: Mapping[str, Any], gate: SpawnGate) -> None:
     """Start every service in its turn and tell."""
     base, scratch, images = (Path(order[key]) for key in ("base", "scratch", "images"))
     logs = None if order["logs"] is None else Path(order["logs"])
-    tell = lambda name, seconds, answer: _tell("waiting", {"name": name, "seconds": seconds, "answer": answer})  # noqa: E731
-    setting = LaunchContext(base, scratch, order["tag"], gate, tell, order["host"], images, logs)
+    notify = lambda name, seconds, answer: _send("waiting", {"name": name, "seconds": seconds, "answer": answer})  # noqa: E731
+    setting = LaunchContext(base, scratch, order["tag"], gate, notify, order["host"], images, logs)
     addresses = {name: ServiceAddress(*address) for name, address in order["known"].items()}
     try:
         for plain in order["services"]:
             wanted = ServiceSpec.of(plain)
             running = start(wanted, addresses, setting)
             addresses[wanted.name] = ServiceAddress(running.host, running.port)
-            _tell("ready", {**asdict(running), "stdout": str(running.stdout), "stderr": str(running.stderr)})
+            _send("ready", {**asdict(running), "stdout": str(running.stdout), "stderr": str(running.stderr)})
     except AssayError as failure:
-        _tell("failed", asdict(failure.problem))
+        _send("failed", asdict(failure.problem))
     except Exception as failure:  # the holder must hear of it, or it would wait for ever
         problem = {"code": "service", "message": f"{type(failure).__name__}: {failure}", "at": "services", "try_": ""}
-        _tell("failed", problem)
+        _send("failed", problem)
         raise
     else:
-        _tell("all", {})
+        _send("all", {})
 
 
 def _end_all(children: list[ServiceProcess], grace_s: float) -> None:
@@ -76,7 +76,7 @@ def _end_all(children: list[ServiceProcess], grace_s: float) -> None:
         child.flush()
 
 
-def _tell(event: str, what: Mapping[str, Any]) -> None:
+def _send(event: str, what: Mapping[str, Any]) -> None:
     line = json.dumps({"event": event, **what}) + "\n"
     try:
         os.write(1, line.encode())

@@ -39,10 +39,10 @@ from assay.spec.references import references
 
 # A port that was free a moment ago can be taken when the service asks for it; five times in a row is no chance.
 TRIES = 5
-_TELL_EVERY_S = 1.0
+_NOTIFY_EVERY_S = 1.0
 _LAST_WORDS_S = 1.0
 
-Tell = Callable[[str, float, str], None]
+Notify = Callable[[str, float, str], None]
 """Called while a service is not ready, with its name, since when (s), its last answer."""
 
 
@@ -122,7 +122,7 @@ class LaunchContext:
     scratch: Path
     tag: str
     gate: SpawnGate
-    tell: Tell
+    notify: Notify
     host: str = HOST
     """The address that they listen on: the loopback, or a node's own where other nodes use them."""
     images: Path = Path("images")
@@ -198,7 +198,7 @@ def _image(
     facts = way.facts(box)
     if "image_id" in facts or "image_digest" in facts:
         return box, facts
-    setting.tell(wanted.name, 0.0, f"the image {box.image} is being fetched")
+    setting.notify(wanted.name, 0.0, f"the image {box.image} is being fetched")
     asked = box.image
     box = way.fetched(box, setting.images, wanted.within_s)
     return box, {**way.facts(box), **({"image_asked": asked} if box.image != asked else {})}
@@ -243,9 +243,9 @@ def _await_ready(child: ServiceProcess, ports: Ports, setting: LaunchContext) ->
             # The last question may have had no time left for its answer: what the one before it answered says more.
             raise _never_ready(child, complete or answer)
         complete = answer
-        if now_s - reported_s >= _TELL_EVERY_S:
+        if now_s - reported_s >= _NOTIFY_EVERY_S:
             reported_s = now_s
-            setting.tell(wanted.name, now_s - begin_s, answer)
+            setting.notify(wanted.name, now_s - begin_s, answer)
         with suppress(subprocess.TimeoutExpired):
             child.process.wait(timeout=min(step_s, until_s - now_s))
     raise AssertionError("the steps never end")
@@ -352,14 +352,14 @@ class Question:
 
     def ask(self, left_s: float) -> str | None:
         """None when ready, else what the service answered."""
-        if self.http is not None and (said := ask_http(self.port, self.http, min(left_s, _ANSWER_S), self.host)):
+        if self.http is not None and (said := probe_http(self.port, self.http, min(left_s, _ANSWER_S), self.host)):
             return said
         if self.tcp or (self.http is None and self.command is None):
-            said = ask_tcp(self.port, left_s, self.host)
+            said = probe_tcp(self.port, left_s, self.host)
             if said is not None:
                 return said
         if self.command is not None:
-            return ask_command(self.command, self.env, self.cwd, min(left_s, _COMMAND_S))
+            return probe_command(self.command, self.env, self.cwd, min(left_s, _COMMAND_S))
         return None
 
 
@@ -371,7 +371,7 @@ def steps() -> Iterator[float]:
         step_s = min(2 * step_s, LAST_STEP_S)
 
 
-def ask_http(port: int, path: str, wait_s: float, host: str = HOST) -> str | None:
+def probe_http(port: int, path: str, wait_s: float, host: str = HOST) -> str | None:
     """None when a path answers with a status below 400."""
     from http.client import HTTPConnection, HTTPException
 
@@ -390,7 +390,7 @@ def ask_http(port: int, path: str, wait_s: float, host: str = HOST) -> str | Non
     return f"GET {path}: status {answer.status}{f' ({text})' if text else ''}"
 
 
-def ask_tcp(port: int, wait_s: float, host: str = HOST) -> str | None:
+def probe_tcp(port: int, wait_s: float, host: str = HOST) -> str | None:
     """None when a port accepts a connection."""
     try:
         socket.create_connection((host, port), timeout=max(min(wait_s, _ANSWER_S), 0.05)).close()
@@ -399,7 +399,7 @@ def ask_tcp(port: int, wait_s: float, host: str = HOST) -> str | None:
     return None
 
 
-def ask_command(words: tuple[str, ...], env: Mapping[str, str] | None, cwd: Path | None, wait_s: float) -> str | None:
+def probe_command(words: tuple[str, ...], env: Mapping[str, str] | None, cwd: Path | None, wait_s: float) -> str | None:
     """None when a command exits with 0. What it prints is left: an endless one must not fill anything."""
     try:
         process = subprocess.Popen(

@@ -45,13 +45,13 @@ def measure(order: Order, stage: Stage, rules: Rules) -> Measured:  # noqa: ARG0
     target = order.job.definition.target
     if not isinstance(target, DeviceTarget):
         raise UsageError("the device target needs a device", code="target", at="target.device")
-    wish = _wish(target, Path(order.job.base))
+    options = _bench_options(target, Path(order.job.base))
     with stage.phase("load"):
         device = _load(target)
     before = window.read(own_cpu_s=_own_cpu_s())
     begin_ns = perf_counter_ns()
     with stage.phase("measure"):
-        measurements = _tests(wish, stage, device)
+        measurements = _tests(options, stage, device)
     seen = window.between(before, window.read(own_cpu_s=_own_cpu_s()))
     with stage.phase("score"):
         return Measured(
@@ -64,7 +64,7 @@ def measure(order: Order, stage: Stage, rules: Rules) -> Measured:  # noqa: ARG0
         )
 
 
-def _wish(target: DeviceTarget, base: Path) -> BenchOptions:
+def _bench_options(target: DeviceTarget, base: Path) -> BenchOptions:
     if target.device != "cpu":
         idle = [key for key in _OF_PROCESSORS if getattr(target, key) is not None]
         if idle:
@@ -98,14 +98,14 @@ def _load(target: DeviceTarget) -> _Loaded:
         raise MeasureError(message, code="device", at="target.device", try_="try `assay doctor`") from None
 
 
-def _tests(wish: BenchOptions, stage: Stage, device: _Loaded) -> Measurements:
+def _tests(options: BenchOptions, stage: Stage, device: _Loaded) -> Measurements:
     if device.accelerator is not None:
         from assay.hardware.bench.gpu_suite import measure as measure_accelerator
 
-        return measure_accelerator(wish, stage.progress, device.accelerator)
+        return measure_accelerator(options, stage.progress, device.accelerator)
     from assay.hardware.bench.cpu_suite import measure as measure_processor
 
-    return measure_processor(wish, stage.progress)
+    return measure_processor(options, stage.progress)
 
 
 def _own_cpu_s() -> float:

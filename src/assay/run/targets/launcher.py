@@ -115,7 +115,7 @@ def command_environment(order: Order, stage: Stage) -> Iterator[CommandEnvironme
         for name, service in definition.services.items()
         if service.fresh == "run" and name not in order.services
     }
-    with started(own, base, scratch, known=order.services, tell=partial(stage.progress, 0.0)) as fresh:
+    with started(own, base, scratch, known=order.services, notify=partial(stage.progress, 0.0)) as fresh:
         yield CommandEnvironment({**order.services, **fresh}, frozenset(fresh), folder)
 
 

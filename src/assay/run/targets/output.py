@@ -420,7 +420,7 @@ class ServiceOutput:
         while True:
             over = self._over.is_set()  # asked first, so that the last look comes after the end
             for log in self._logs.values():
-                log.look()
+                log.poll()
             if over:
                 return
             self._over.wait(EVERY_S)
@@ -436,7 +436,7 @@ class _Log:
         self._begin = 0 if whole else self.size()
         self._times: list[tuple[int, int]] = []  # bytes since the beginning, time
 
-    def look(self) -> None:
+    def poll(self) -> None:
         size = self.size() - self._begin
         if size > (self._times[-1][0] if self._times else 0):
             self._times.append((size, perf_counter_ns()))

@@ -326,21 +326,21 @@ class _Server:
             return [len(ids) for ids in pool.map(self.encode, texts)]
 
     def encode(self, text: str) -> list[int]:
-        answer = self._ask("tokenize", self._dialect.tokenize(text))
+        answer = self._post("tokenize", self._dialect.tokenize(text))
         ids = answer.get("tokens")
         if not isinstance(ids, list) or not all(type(token) is int for token in ids):
             raise _failed(f"{self._root}/tokenize", "its answer holds no list of tokens")
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        answer = self._ask("detokenize", self._dialect.detokenize(ids))
+        answer = self._post("detokenize", self._dialect.detokenize(ids))
         for key in self._dialect.texts:
             text = answer.get(key)
             if isinstance(text, str):
                 return text
         raise _failed(f"{self._root}/detokenize", "its answer holds no text")
 
-    def _ask(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         import httpx
 
         url = f"{self._root}/{path}"

@@ -63,7 +63,7 @@ class _Starts:
         self._lead = f"{_NEXT} " if inside else ""
         self._skipped = len(tokenizer.encode(_NEXT)) if inside else 0
         self._candidates = self._search()
-        self._seen: set[int] = set()
+        self._used: set[int] = set()
         self._highest = 0
         self._all: list[Opening] = []
         self._reused = 0
@@ -100,9 +100,9 @@ class _Starts:
         self._highest = max(self._highest, *ids)
         first = ids[self._skipped]
         cost = max(1, len(self._tokenizer.encode(f"{self._lead}{text}")) - self._skipped)
-        if first in self._seen or cost > most:
+        if first in self._used or cost > most:
             return None
-        self._seen.add(first)
+        self._used.add(first)
         return Opening((text,), cost)
 
     def _search(self) -> Iterator[str]:

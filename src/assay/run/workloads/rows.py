@@ -114,7 +114,7 @@ def _row(line: _Line, raw: bytes) -> Row:
     sources = [key for key in _SOURCES if key in given]
     if len(sources) != 1:
         raise line.wrong(f"has {' and '.join(sources) or 'none of ' + ', '.join(_SOURCES)}; exactly one is needed")
-    asked = _asked(line, sources[0], given[sources[0]])
+    asked = _conversation(line, sources[0], given[sources[0]])
     system, reference = _text(line, given, "system"), _text(line, given, "reference")
     if system is not None and asked.system is not None:
         raise line.wrong("has a system text twice: as a key and among its messages")
@@ -138,7 +138,7 @@ class _Conversation:
     answers: int = 0
 
 
-def _asked(line: _Line, key: str, value: JsonValue) -> _Conversation:
+def _conversation(line: _Line, key: str, value: JsonValue) -> _Conversation:
     if key == "messages":
         return _from_messages(line, value)
     texts = value if key == "turns" else [value]

@@ -132,7 +132,7 @@ class _Rows:
         self._first: float | None = None
 
     def __iter__(self) -> Iterator[tuple[int, Mapping[str, JsonValue]]]:
-        with _told(self._path), _opened(self._path) as file:
+        with _explained(self._path), _opened(self._path) as file:
             begin = next((line for line in file if line.strip()), "")
             file.seek(0)
             for line, row in self._json(file) if begin.lstrip().startswith("{") else self._csv(file):
@@ -236,7 +236,7 @@ def _opened(path: Path) -> TextIO:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _explained(path: Path) -> Iterator[None]:
     """Turn errors of reading into ours."""
     try:
         yield

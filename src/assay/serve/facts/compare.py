@@ -16,7 +16,7 @@ from assay.analyse.text import count
 from assay.documents import from_json
 from assay.errors import UsageError
 from assay.metrics import Better
-from assay.report.comparison import asked_of, sentences
+from assay.report.comparison import default_metrics, sentences
 from assay.report.wording import job_label
 from assay.serve.state import ServerStore
 from assay.serve.web.reading import MetricView
@@ -31,7 +31,7 @@ Kind = Literal["campaign", "job", "agent", "label"]
 # A side of more results is too large to look at, and slow to read.
 MOST_RESULTS = 200
 # The newest jobs of an agent, among which of each the newest is taken.
-_MOST_LOOKED_AT = 200
+_MOST_RESULTS = 200
 # Campaigns with a label of which the newest of each benchmark is taken.
 _MOST_LABELLED = 100
 MOST_ROWS = 2000
@@ -183,11 +183,11 @@ def _job(kept: ServerStore, key: str, name: str, benchmark: str) -> ReadSide:
 
 
 def _agent(kept: ServerStore, key: str, name: str, benchmark: str) -> ReadSide:
-    page = kept.listing.jobs(JobFilter(agent=name), limit=_MOST_LOOKED_AT)
+    page = kept.listing.jobs(JobFilter(agent=name), limit=_MOST_RESULTS)
     if not page.items and not any(name in (agent.id, agent.name) for agent in kept.control.agents()):
         raise unknown_agent(name)
     if benchmark and page.next is not None and all(summary.benchmark != benchmark for summary in page.items):
-        page = kept.listing.jobs(JobFilter(agent=name, benchmark=benchmark), limit=_MOST_LOOKED_AT)  # slower
+        page = kept.listing.jobs(JobFilter(agent=name, benchmark=benchmark), limit=_MOST_RESULTS)  # slower
     called = next((job.agent_name for job in page.items if job.agent_name), name)
     newest: dict[tuple[str, str], JobSummary] = {}
     for job in page.items:
@@ -334,7 +334,7 @@ def _judged(pair: JobMatch, metrics: Sequence[str], *, anyway: bool) -> JobCompa
     """What two results say about the metrics that are asked for; None for a result against itself."""
     if pair.a[0].job == pair.b[0].job:
         return None
-    wanted = metrics or dict.fromkeys((*asked_of(pair.a[0]), *asked_of(pair.b[0])))
+    wanted = metrics or dict.fromkeys((*default_metrics(pair.a[0]), *default_metrics(pair.b[0])))
     return compare_pool(pool(JobMatch(_only(pair.a, wanted), _only(pair.b, wanted)), anyway=anyway))
 
 
@@ -349,7 +349,7 @@ def _only(results: Iterable[MultiRunJobResult], metrics: Iterable[str]) -> tuple
 def _rows(job: _Row, sides: Sequence[ReadSide], metrics: Sequence[str]) -> list[ComparedRow]:
     results = [result for result, _ in job.found.values()]
     everyone = [job.first, *results]
-    names = metrics or tuple(dict.fromkeys(name for result in everyone for name in asked_of(result.result)))
+    names = metrics or tuple(dict.fromkeys(name for result in everyone for name in default_metrics(result.result)))
     return [row for name in names if (row := _row(job, name, sides, everyone)) is not None]
 
 

@@ -17,7 +17,7 @@ from assay.analyse.checks.table import CONDITIONS
 from assay.analyse.records import Check, Interval, MultiRunJobResult
 from assay.documents import from_json
 from assay.metrics import Better
-from assay.report.device import asks_of_device, device_tests
+from assay.report.device import device_tests, is_device_target
 from assay.report.wording import headline_of, machine, section
 from assay.serve.facts.job_page import number
 from assay.serve.state import ServerStore
@@ -26,14 +26,14 @@ from assay.store.records import AgentRecord
 from assay.store.tables import JobRow
 
 # Results among which tests of devices are looked for.
-_LOOKED_AT = 300
+_MOST_RESULTS = 300
 _MOST_DEVICES = 8
 _TRIES = 3  # of one device, where the newest result has no number
 # Results that are read for the state of the machine, and those that a spread is made of where nothing better is known.
 _FOR_STATE = 5
 _FOR_NOISE = 20
 # Of this many results one at least was measured.
-_SEEN_FOR_ONE = 4
+_RESULTS_PER_DEVICE = 4
 _FEWEST_RUNS = 3
 _PRECISION = re.compile(r"^(fp64|fp32|tf32|fp16|bf16|fp8|int8)(?=_|$)")
 _PARTS = ("integer", "memory")
@@ -113,7 +113,7 @@ def hardware_of(kept: ServerStore, agent: AgentRecord) -> AgentHardware:
     bench = _bench(kept, agent.id)
     if not bench:
         absent["bench"] = (
-            f"none of its newest {_LOOKED_AT} results is a test of a device; "
+            f"none of its newest {_MOST_RESULTS} results is a test of a device; "
             "run a benchmark with `target: {device: cpu}`, or cuda, on it"
         )
     return AgentHardware(fitness, noise, bench, absent)
@@ -121,7 +121,7 @@ def hardware_of(kept: ServerStore, agent: AgentRecord) -> AgentHardware:
 
 def _newest(kept: ServerStore, agent: str, most: int) -> list[MultiRunJobResult]:
     with reading(kept.store.engine) as session:
-        ids = _ids(session, agent, _SEEN_FOR_ONE * most)
+        ids = _ids(session, agent, _RESULTS_PER_DEVICE * most)
         query = select(JobRow.id, JobRow.result).where(JobRow.id.in_(ids[:most]))
         documents = {row.id: row.result for row in session.execute(query)}
     return [from_json(MultiRunJobResult, documents[job_id], source=job_id) for job_id in ids if documents.get(job_id)]
@@ -195,12 +195,12 @@ def _bench(kept: ServerStore, agent: str) -> tuple[DeviceBench, ...]:
     devices: dict[str, DeviceBench] = {}
     tried: dict[str, int] = {}
     with reading(kept.store.engine) as session:
-        ids = _ids(session, agent, _LOOKED_AT)
+        ids = _ids(session, agent, _MOST_RESULTS)
         # What was asked for is short, and tells which results are worth reading.
         asked = select(JobRow.id, JobRow.document).where(JobRow.id.in_(ids))
         documents = {row.id: row.document for row in session.execute(asked)}
         for job in ids:
-            device = _asked_device(documents[job])
+            device = _device_of(documents[job])
             if not device or device in devices or tried.get(device, 0) == _TRIES or len(devices) == _MOST_DEVICES:
                 continue
             tried[device] = tried.get(device, 0) + 1
@@ -211,12 +211,12 @@ def _bench(kept: ServerStore, agent: str) -> tuple[DeviceBench, ...]:
     return tuple(devices.values())
 
 
-def _asked_device(document: str) -> str:
+def _device_of(document: str) -> str:
     """The device that a job tests; empty where it measures something else."""
     definition = json.loads(document).get("definition")
     target = section(definition, "target") if isinstance(definition, dict) else {}
     given = {name: value for name, value in target.items() if value is not None}
-    return str(given["device"]) if asks_of_device(given) else ""
+    return str(given["device"]) if is_device_target(given) else ""
 
 
 def _device(result: MultiRunJobResult) -> DeviceBench:

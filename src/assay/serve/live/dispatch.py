@@ -24,7 +24,7 @@ from assay.errors import StoreError, UsageError
 from assay.place.fleet.protocol import Heartbeat, HeartbeatAnswer
 from assay.place.leasing import Lease
 from assay.serve.live.feed import LoopEvent
-from assay.serve.observability import tell, tell_failure
+from assay.serve.observability import log_event, log_failure
 from assay.store.control import Control
 from assay.store.database import WriteAheadLog
 from assay.store.fleet.transactions import unknown_agent
@@ -38,9 +38,9 @@ _AT_ONCE = 10_000
 # How many jobs of Redis that turn out to be gone are passed over before the agent is asked to wait again.
 _GONE_AT_MOST = 8
 T = TypeVar("T")
-ASK_EVERY_S = 1.0
+POLL_S = 1.0
 # Many concurrent wishes to ask become one question.
-ASK_AT_MOST_EVERY_S = 0.03
+POLL_AT_MOST_EVERY_S = 0.03
 # An agent that found nothing although something was due (another was faster, or it is drained) lets others try first.
 AFTER_NOTHING_S = 1.0
 # What an agent can do changes when it enrols or is relabelled: reported here, found by this elsewhere.
@@ -84,7 +84,7 @@ class JobQueue:
             self.withdraw([taken[0].job])
             if lease is not None:
                 return lease
-            tell("offer was stale", level=logging.DEBUG, job=taken[0].job, agent=agent)
+            log_event("offer was stale", level=logging.DEBUG, job=taken[0].job, agent=agent)
         return None
 
     def offer(self) -> int:
@@ -98,7 +98,7 @@ class JobQueue:
         try:
             self.broker.withdraw(jobs)
         except StoreError as problem:
-            tell("redis away", level=logging.DEBUG, because=problem.problem.message)
+            log_event("redis away", level=logging.DEBUG, because=problem.problem.message)
 
     def reconcile(self) -> int:
         """Offer what Redis does not know, and hand out again what no agent claimed; return how many were offered."""
@@ -109,7 +109,7 @@ class JobQueue:
         offered = self.offer()
         if fresh:
             self.broker.mark()
-            tell("offered all jobs to redis", jobs=offered, because="it was emptied or restarted")
+            log_event("offered all jobs to redis", jobs=offered, because="it was emptied or restarted")
         return offered
 
 
@@ -154,7 +154,7 @@ class Dispatcher:
     _suits: dict[tuple[str, str], _Suits] = field(default_factory=dict)
     _wake: LoopEvent = field(default_factory=LoopEvent)
     _limiter: anyio.CapacityLimiter | None = None
-    _asked_s: float = 0.0
+    _polled_s: float = 0.0
     """When it was last asked what is due; 0 when that is known to be out of date."""
     _closing: bool = False
     _away: bool = False
@@ -162,11 +162,11 @@ class Dispatcher:
     async def run(self) -> None:
         self._wake.bind()
         while not self._closing:
-            if await self._wake.wait(ASK_EVERY_S):
-                self._asked_s = 0.0
+            if await self._wake.wait(POLL_S):
+                self._polled_s = 0.0
             if self._waiting and not self._closing:
-                await self._ask()
-                await asyncio.sleep(ASK_AT_MOST_EVERY_S)
+                await self._poll()
+                await asyncio.sleep(POLL_AT_MOST_EVERY_S)
 
     def nudge(self) -> None:
         """Say that there may be something new to do; from any thread."""
@@ -232,7 +232,7 @@ class Dispatcher:
         self._waiting[poll] = None
         self.on_change(self.waiting)
         self._match((poll,))
-        if not poll.woken.done() and time.monotonic() - self._asked_s > ASK_EVERY_S:
+        if not poll.woken.done() and time.monotonic() - self._polled_s > POLL_S:
             self._wake.set()
         try:
             await asyncio.wait((poll.woken,), timeout=wait_s)
@@ -241,9 +241,9 @@ class Dispatcher:
             self.on_change(self.waiting)
         return poll.woken.result() if poll.woken.done() else None
 
-    async def _ask(self) -> None:
+    async def _poll(self) -> None:
         """Look what is due, and wake as many agents as can take it."""
-        self._asked_s = time.monotonic()
+        self._polled_s = time.monotonic()
         try:
             ready = await self._in_thread(self.queue().ready)
             # What is being taken at this moment still counts as ready there.
@@ -255,9 +255,9 @@ class Dispatcher:
             self._away = False
         except Exception as problem:  # whatever it is, the next round tries again
             if not self._away and self.is_away(problem):
-                tell("dispatch paused", level=logging.WARNING, because="the database or the queue is away")
+                log_event("dispatch paused", level=logging.WARNING, because="the database or the queue is away")
             elif not self._away:
-                tell_failure("dispatch failed", problem)
+                log_failure("dispatch failed", problem)
             self._away, self._due = True, Counter()
 
     def _match(self, polls: Collection[Poll]) -> None:

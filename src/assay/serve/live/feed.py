@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 import anyio.to_thread
 
 from assay.documents import to_json
-from assay.serve.observability import tell
+from assay.serve.observability import log_event
 from assay.store.control import Control
 from assay.store.records import EventRecord
 
-ASK_EVERY_S = 0.5
+POLL_S = 0.5
 STILL_HERE_S = 15.0
 _PAGE = 500
 _QUEUE = 10_000
@@ -176,13 +176,13 @@ class Feed:
                 if not self.is_away(problem):
                     raise
                 if not away:
-                    tell("live updates paused", level=logging.WARNING, because="the database is away")
+                    log_event("live updates paused", level=logging.WARNING, because="the database is away")
                 away, page = True, ()
             for event in page:
                 self._hand_out(event)
                 self._position = event.id or self._position
             if len(page) < _PAGE:
-                await self._wake.wait(_AFTER_OUTAGE_S if away else ASK_EVERY_S)
+                await self._wake.wait(_AFTER_OUTAGE_S if away else POLL_S)
 
 
 def written(event: EventRecord) -> bytes:

@@ -26,7 +26,7 @@ import anyio.to_thread
 from assay.errors import AssayError, Problem, UsageError
 from assay.plan.schedule import next_times, start_of
 from assay.serve.live.notifications import AlertLoop
-from assay.serve.observability import count_poisoned, tell, tell_failure
+from assay.serve.observability import count_poisoned, log_event, log_failure
 from assay.serve.state import ServerState, ServerStore
 from assay.serve.submission import demand_files, keep, plan_submission
 from assay.serve.web.problems import RequestProblem, Unavailable, is_away
@@ -57,7 +57,7 @@ class Ticker:
     """Does what time demands, and follows up what requests changed, until it is cancelled."""
 
     state: ServerState
-    _told: set[str] = field(default_factory=set)
+    _logged: set[str] = field(default_factory=set)
     _offered_s: float = 0.0
     _steps: int = 0
     _ticked_s: float | None = None
@@ -127,7 +127,7 @@ class Ticker:
             self._steps = steps
             self._disturbed_s = self.state.clock.monotonic_s()
             self._alerting.listen_again()
-            tell("clock was set", level=logging.WARNING)
+            log_event("clock was set", level=logging.WARNING)
 
     def _notice_gap(self, kept: ServerStore) -> bool:
         """Renew all leases after a time in which no agent could: this process stood still, or the database was away.
@@ -145,7 +145,7 @@ class Ticker:
             return False
         self._disturbed_s = now_s
         self._alerting.listen_again()
-        tell("leases renewed", level=logging.WARNING, because=f"no agent could renew them for {gap_s:.0f} s")
+        log_event("leases renewed", level=logging.WARNING, because=f"no agent could renew them for {gap_s:.0f} s")
         return True
 
     def _expire(self, kept: ServerStore, until: float) -> bool:
@@ -159,14 +159,14 @@ class Ticker:
             return False
         metrics.expired.inc(len(expired))
         self._step("count poisoned jobs", lambda: metrics.poisoned.inc(count_poisoned(kept.store.engine, expired)))
-        tell("leases expired", jobs=expired[:20], count=len(expired))
+        log_event("leases expired", jobs=expired[:20], count=len(expired))
         return True
 
     def _said(self, event: str, step: Callable[[], Collection[object]]) -> bool:
         changes: list[object] = []
         self._step(event, lambda: changes.extend(step()))
         if changes:
-            tell(event, which=[str(change) for change in changes][:20], count=len(changes))
+            log_event(event, which=[str(change) for change in changes][:20], count=len(changes))
         return bool(changes)
 
     def _step(self, name: str, step: Callable[[], object]) -> bool:
@@ -174,16 +174,16 @@ class Ticker:
         try:
             step()
         except Exception as problem:  # whatever it is, the next tick tries again
-            if name not in self._told:
-                self._told.add(name)
+            if name not in self._logged:
+                self._logged.add(name)
                 if is_away(problem) and isinstance(problem, AssayError):
-                    tell("put off", level=logging.WARNING, step=name, because=problem.problem.message)
+                    log_event("put off", level=logging.WARNING, step=name, because=problem.problem.message)
                 else:
-                    tell_failure("step failed", problem, step=name)
+                    log_failure("step failed", problem, step=name)
             return False
-        if name in self._told:
-            self._told.discard(name)
-            tell("works again", step=name)
+        if name in self._logged:
+            self._logged.discard(name)
+            log_event("works again", step=name)
         return True
 
 
@@ -219,9 +219,9 @@ class ScheduleLoop:
             self._fire_due()
         except Exception as problem:
             if not is_away(problem):
-                tell_failure("schedules failed", problem)
+                log_failure("schedules failed", problem)
             elif not self._away:
-                tell("schedules wait", level=logging.WARNING, because="the database is away")
+                log_event("schedules wait", level=logging.WARNING, because="the database is away")
             self._away = is_away(problem)
         else:
             self._away = False
@@ -236,7 +236,7 @@ class ScheduleLoop:
         try:
             self._submit(firings, firing)
         except FiringLostError:
-            tell("firing lost", schedule=firing.schedule, due=_shown(firing))
+            log_event("firing lost", schedule=firing.schedule, due=_shown(firing))
             return firings.get(firing.id) or firing
         except Exception as problem:
             if is_away(problem):
@@ -245,7 +245,7 @@ class ScheduleLoop:
         ended = firings.get(firing.id) or firing
         campaign, outcome, reason = ended.campaign or "", ended.outcome, ended.reason
         due = _shown(ended)
-        tell("schedule fired", schedule=ended.schedule, due=due, outcome=outcome, campaign=campaign, reason=reason)
+        log_event("schedule fired", schedule=ended.schedule, due=due, outcome=outcome, campaign=campaign, reason=reason)
         return ended
 
     def _fire_due(self) -> None:
@@ -271,7 +271,7 @@ class ScheduleLoop:
         try:
             schedule = read_schedule(timing.section, timing.name)
         except AssayError as problem:  # a time zone that is not known here; the others fire anyway
-            tell("schedule left out", level=logging.ERROR, schedule=timing.id, because=problem.problem.message)
+            log_event("schedule left out", level=logging.ERROR, schedule=timing.id, because=problem.problem.message)
             return version, _NEVER
         due = next_times(schedule, datetime.fromtimestamp(timing.considered_to, UTC), 1)
         return version, start_of(schedule, timing.name, due[0]).timestamp() if due else _NEVER
@@ -321,7 +321,7 @@ def _reason(problem: Exception, firing: FiringRecord) -> str:
         return str(problem.detail)
     if isinstance(problem, AssayError):
         return "; ".join(detail.message for detail in problem.problems[:5])
-    tell_failure("firing failed", problem, schedule=firing.schedule)
+    log_failure("firing failed", problem, schedule=firing.schedule)
     return "the server failed on it; its log says where"
 
 
@@ -330,7 +330,7 @@ def _shown(firing: FiringRecord) -> str:
 
 
 _END_WITHIN_S = 2.0
-_LOOK_EVERY_S = 0.05
+_POLL_S = 0.05
 # An upload may be moved among the samples by the result that names it, which follows it within moments.
 _SETTLED_S = 3.0
 _TRIM_EVERY_S = 60.0
@@ -342,7 +342,7 @@ class ObjectUploader:
 
     state: ServerState
     _stop: threading.Event = field(default_factory=threading.Event)
-    _told: Problem | None = None
+    _logged: Problem | None = None
     _trimmed_s: float = 0.0
 
     async def run(self) -> None:
@@ -356,7 +356,7 @@ class ObjectUploader:
             self._stop.set()
             with anyio.move_on_after(_END_WITHIN_S, shield=True):
                 while thread.is_alive():
-                    await anyio.sleep(_LOOK_EVERY_S)
+                    await anyio.sleep(_POLL_S)
 
     def _loop(self) -> None:
         while not self._stop.is_set():
@@ -383,22 +383,24 @@ class ObjectUploader:
                 self._failed(problem.problem)
         except Exception as problem:
             if not is_away(problem):
-                tell_failure("sending failed", problem)
+                log_failure("sending failed", problem)
 
     def _say(self, store: Store, done: TransferReport | None) -> None:
         if done is None or store.backing is None:
             return
         self.state.metrics.objects_waiting.set(done.waiting)
         if done.files or done.deleted:
-            tell("files sent", files=done.files, size_bytes=done.size_bytes, deleted=done.deleted, waiting=done.waiting)
+            log_event(
+                "files sent", files=done.files, size_bytes=done.size_bytes, deleted=done.deleted, waiting=done.waiting
+            )
         if done.problems:
             self._failed(done.problems[0], waiting=done.waiting)
-        elif self._told is not None and (done.files or done.deleted or not done.waiting):
-            self._told = None
-            tell("works again", step="send files", where=store.backing.url)
+        elif self._logged is not None and (done.files or done.deleted or not done.waiting):
+            self._logged = None
+            log_event("works again", step="send files", where=store.backing.url)
 
     def _failed(self, problem: Problem, **fields: object) -> None:
         """Tell a problem once, until it is another or over."""
-        if self._told is None or self._told.code != problem.code:
-            tell("files wait", level=logging.WARNING, because=problem.message, **fields)
-        self._told = problem
+        if self._logged is None or self._logged.code != problem.code:
+            log_event("files wait", level=logging.WARNING, because=problem.message, **fields)
+        self._logged = problem

@@ -23,7 +23,7 @@ from assay.alert.records import record_of
 from assay.alert.rules import rules_of
 from assay.clock import iso
 from assay.errors import AssayError, StoreError
-from assay.serve.observability import tell, tell_failure
+from assay.serve.observability import log_event, log_failure
 from assay.serve.state import ServerState
 from assay.serve.web.problems import Unavailable, is_away
 from assay.store.alerts import AlertRules, Alerts
@@ -33,13 +33,13 @@ from assay.store.records import EventRecord
 from assay.store.series import SeriesRows
 
 # What only time brings about is looked for this often; the rest at every tick.
-LOOK_EVERY_S = 5.0
+POLL_S = 5.0
 # After a start, so much of the history of jobs is read again: the server before may have ended in the middle.
 _READ_AGAIN = 20_000
 # What is written in transactions, and by servers with clocks of their own, may show a little later.
 _OVERLAP = timedelta(minutes=1)
 EVERY_S = 1.0
-_LOOK_FOR_UNCLAIMED_EVERY_S = 60.0
+_UNCLAIMED_EVERY_S = 60.0
 # A channel that failed is left alone for this share of the time that the notice itself waits: others may get through.
 _FIRST_HOLD = 0.2
 _LONGEST_HOLD_S = 60.0
@@ -55,7 +55,7 @@ class AlertLoop:
     """Looks at alerts and their rules at every tick of a server."""
 
     state: ServerState
-    _looked_s: float | None = None
+    _polled_s: float | None = None
     _began: float | None = None
     """When this server began to listen to agents, in seconds since 1970."""
     _event: int | None = None
@@ -71,9 +71,9 @@ class AlertLoop:
             self._began = clock.utc().timestamp()
         wake(store, clock)
         self._follow()
-        if self._looked_s is None or time.monotonic() - self._looked_s >= LOOK_EVERY_S:
-            self._look()
-            self._looked_s = time.monotonic()
+        if self._polled_s is None or time.monotonic() - self._polled_s >= POLL_S:
+            self._poll()
+            self._polled_s = time.monotonic()
         notify_pending(store, clock)
         self._announce()
 
@@ -81,7 +81,7 @@ class AlertLoop:
         """Count the silence of agents from now on: for a while no agent could be heard, or the clock was set."""
         self._began = self.state.clock.utc().timestamp()
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         store, clock = self.state.kept.store, self.state.clock
         begun = iso(clock.utc() - _OVERLAP)
         newest = note_files(store, clock, self._files)
@@ -113,7 +113,7 @@ class AlertLoop:
             return
         for alert in alerts:
             if announced.get(alert.id) != (alert.changed_at, alert.state):
-                tell("alert changed", alert=alert.id, state=alert.state, title=alert.title, by=alert.by)
+                log_event("alert changed", alert=alert.id, state=alert.state, title=alert.title, by=alert.by)
                 names = ("state", "severity", "benchmark", "title", "by")
                 said: dict[str, JsonValue] = {"alert": alert.id, **{name: getattr(alert, name) for name in names}}
                 said["happening"] = alert.history[-1].happening if alert.history else ""
@@ -136,7 +136,7 @@ class NoticeSender:
     _failures: dict[str, int] = field(default_factory=dict)
     """Channel → tries in a row that failed."""
     _repeated: dict[str, float] = field(default_factory=dict)
-    _told: set[str] = field(default_factory=set)
+    _logged: set[str] = field(default_factory=set)
     _unclaimed_s: float = 0.0
     _closing: threading.Event = field(default_factory=threading.Event)
 
@@ -153,22 +153,22 @@ class NoticeSender:
     async def run(self) -> None:
         try:
             while True:
-                await anyio.to_thread.run_sync(self.look)
+                await anyio.to_thread.run_sync(self.poll)
                 await anyio.sleep(self.every_s)
         finally:
             self._closing.set()
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(self.wait)
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Start whatever has something to send; runs in a thread. Whatever goes wrong, the next one tries again."""
         try:
             notices = Notices(self.state.kept.store.engine, self.state.clock, self.policy)
             notices.spread(self.channels)
             due = set(notices.due())
-            self._look_for_unclaimed(notices)
+            self._find_unclaimed(notices)
         except Exception as problem:
-            self._tell_once("outbox", problem)
+            self._log_once("outbox", problem)
             return
         self._works_again("outbox")
         for name, channel in self.channels.items():
@@ -196,9 +196,9 @@ class NoticeSender:
                 if not self._send(name, channel, notices, taken):
                     return
             if again and not self._closing.is_set():
-                self._tell_again(name, channel, notices)
+                self._repeat(name, channel, notices)
         except Exception as problem:
-            self._tell_once(f"channel {name}", problem)
+            self._log_once(f"channel {name}", problem)
             self._hold(name, None)
         else:
             self._works_again(f"channel {name}")
@@ -215,7 +215,7 @@ class NoticeSender:
             return self._failed(name, notices, taken, notice, _as_failure(problem, channel))
         self._failures.pop(name, None)
         self._note_sent(notices, taken, note or "")
-        tell("notice sent", channel=name, alert=taken.alert, key=taken.key, tries=taken.attempts, note=note)
+        log_event("notice sent", channel=name, alert=taken.alert, key=taken.key, tries=taken.attempts, note=note)
         return True
 
     def _prepare(self, notices: Notices, taken: Notice) -> NoticeDocument:
@@ -230,7 +230,7 @@ class NoticeSender:
             series = SeriesRows(self.state.kept.store.engine)
             whole = prepared(notice, lambda name: series.points(name, _MOST_POINTS))
         except Exception as problem:  # people are notified anyway, without a picture
-            tell_failure("no picture", problem, alert=taken.alert)
+            log_failure("no picture", problem, alert=taken.alert)
             whole = NoticeDocument(notice.alert, None, prepared=True, done=notice.done)
         notices.keep(taken, write_notice(whole))
         return whole
@@ -245,7 +245,7 @@ class NoticeSender:
         level = logging.ERROR if became == "given-up" else logging.WARNING
         fields = {"channel": name, "alert": taken.alert, "key": taken.key, "tries": taken.attempts}
         advice = {"try": problem.try_} if problem.try_ else {}
-        tell(event, level=level, **fields, because=problem.message, **advice)
+        log_event(event, level=level, **fields, because=problem.message, **advice)
         if not failed.retry:  # it is this message that is not wanted; the channel may well take the next one
             return True
         self._hold(name, failed.after_s)
@@ -262,7 +262,7 @@ class NoticeSender:
             else:
                 return
 
-    def _tell_again(self, name: str, channel: Channel, notices: Notices) -> None:
+    def _repeat(self, name: str, channel: Channel, notices: Notices) -> None:
         """Say once more what still stands, to a place that forgets."""
         self._repeated[name] = time.monotonic()
         for notice in notices.standing(name, ACTIVE):
@@ -286,39 +286,39 @@ class NoticeSender:
         wait_s = max(own_s, min(asked_s or 0.0, self.policy.longest_asked_s))
         self._held_until[name] = max(self._held_until.get(name, 0.0), time.monotonic() + wait_s)
 
-    def _look_for_unclaimed(self, notices: Notices) -> None:
-        if time.monotonic() - self._unclaimed_s < _LOOK_FOR_UNCLAIMED_EVERY_S and self._unclaimed_s:
+    def _find_unclaimed(self, notices: Notices) -> None:
+        if time.monotonic() - self._unclaimed_s < _UNCLAIMED_EVERY_S and self._unclaimed_s:
             return
         self._unclaimed_s = time.monotonic()
         for name in notices.unclaimed(self.channels):
-            if f"unknown {name}" not in self._told:
-                self._told.add(f"unknown {name}")
+            if f"unknown {name}" not in self._logged:
+                self._logged.add(f"unknown {name}")
                 has = ", ".join(sorted(self.channels)) or "none"
-                tell("no such channel here", level=logging.WARNING, channel=name, has=has)
+                log_event("no such channel here", level=logging.WARNING, channel=name, has=has)
         for notice in notices.give_up_unclaimed(self.channels):
             fields = {"channel": notice.channel, "alert": notice.alert, "key": notice.key, "because": notice.error}
-            tell("notice given up", level=logging.ERROR, **fields)
+            log_event("notice given up", level=logging.ERROR, **fields)
 
-    def _tell_once(self, what: str, problem: Exception) -> None:
-        if what in self._told:
+    def _log_once(self, what: str, problem: Exception) -> None:
+        if what in self._logged:
             return
-        self._told.add(what)
+        self._logged.add(what)
         if isinstance(problem, Unavailable) or (isinstance(problem, AssayError) and is_away(problem)):
-            tell("put off", level=logging.WARNING, step=what, because="the database is away")
+            log_event("put off", level=logging.WARNING, step=what, because="the database is away")
         elif isinstance(problem, AssayError):
-            tell("put off", level=logging.WARNING, step=what, because=problem.problem.message)
+            log_event("put off", level=logging.WARNING, step=what, because=problem.problem.message)
         else:
-            tell_failure("step failed", problem, step=what)
+            log_failure("step failed", problem, step=what)
 
     def _works_again(self, what: str) -> None:
-        if what in self._told:
-            self._told.discard(what)
-            tell("works again", step=what)
+        if what in self._logged:
+            self._logged.discard(what)
+            log_event("works again", step=what)
 
 
 def _as_failure(problem: Exception, channel: Channel) -> NotifyError:
     """Whatever went wrong, as something to be noted; the words of others' errors may hold secrets, and are not kept."""
     if isinstance(problem, NotifyError):
         return without_secrets(problem, channel)
-    tell_failure("channel failed", problem, kind=channel.kind)
+    log_failure("channel failed", problem, kind=channel.kind)
     return NotifyError(f"the channel failed with {type(problem).__name__}")

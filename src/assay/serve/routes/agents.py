@@ -18,7 +18,7 @@ from assay.errors import MeasureError, UsageError
 from assay.place.fleet.protocol import Claim, Enrolled, Enrolment, Heartbeat, HeartbeatAnswer, LeaseGiven, LeaseRequest
 from assay.run.policy import UrlPolicy, checked_transport
 from assay.serve.facts.hardware import AgentHardware, hardware_of
-from assay.serve.observability import tell
+from assay.serve.observability import log_event
 from assay.serve.settings import ServerSettings
 from assay.serve.state import ServerState
 from assay.serve.web.access import (
@@ -52,7 +52,7 @@ def enroll_agent(enrolment: Enrolment, state: State, response: Response, key: Ag
         raise bad_value("name", "name has 1 to 200 characters")
     record, action = state.kept.control.enroll(enrolment, key)
     state.forget_key(record.id)
-    tell("agent enrolled", agent=record.id, name=record.name, action=action, version=record.version)
+    log_event("agent enrolled", agent=record.id, name=record.name, action=action, version=record.version)
     state.dispatcher.forget(record.id)
     response.status_code = 201 if action == "created" else 200
     return Enrolled(record.id, action, state.settings.heartbeat_s, state.settings.lease_s)  # type: ignore[arg-type]
@@ -72,7 +72,7 @@ def list_agents(
 @router.post("/add", responses={201: {"model": Enrolled}})
 def add_agent(address: AgentAddress, state: State, request: Request, response: Response, by: Admin) -> Enrolled:
     """Enrol a device that listens at a URL: the server asks it who it is and has it work for this server."""
-    device = ask_agent(state.settings, address)
+    device = read_agent(state.settings, address)
     given = None if state.is_open else state.kept.tokens.create(f"agent {device.name}"[:200], "agent")
     try:
         enrolled = call_agent(state.settings, address, str(request.base_url).rstrip("/"), given[1] if given else None)
@@ -80,7 +80,7 @@ def add_agent(address: AgentAddress, state: State, request: Request, response: R
         if given is not None:
             state.kept.tokens.revoke(given[0].id)
         raise
-    tell("agent added", agent=enrolled.agent, by=by.name)
+    log_event("agent added", agent=enrolled.agent, by=by.name)
     response.status_code = 201 if enrolled.action == "created" else 200
     return enrolled
 
@@ -100,7 +100,7 @@ def change_agent(agent: AgentId, change: AgentChange, state: State, by: User) ->
         both = {**control.agent(name).labels, **change.labels}
         labels = {label: value for label, value in both.items() if value}
     changed = control.patch_agent(name, labels=labels, draining=change.draining)
-    tell("agent changed", agent=name, labels=labels, draining=change.draining, by=by.name)
+    log_event("agent changed", agent=name, labels=labels, draining=change.draining, by=by.name)
     state.dispatcher.forget(name)
     return changed
 
@@ -111,7 +111,7 @@ def remove_agent(agent: AgentId, state: State, by: Admin) -> None:
     name = agent_id(state, agent)
     jobs = state.kept.control.remove_agent(name, by=by.name)
     state.forget_key(name)
-    tell("agent removed", agent=name, jobs=list(jobs), by=by.name)
+    log_event("agent removed", agent=name, jobs=list(jobs), by=by.name)
     state.dispatcher.forget(name)
     state.changed()
 
@@ -136,13 +136,13 @@ async def send_heartbeat(agent: AgentId, beat: Heartbeat, state: State, key: Age
     responses={204: {"description": "There was no job in the time given."}},
 )
 async def take_lease(
-    agent: AgentId, wish: LeaseRequest, state: State, request: Request, key: AgentKey = ""
+    agent: AgentId, options: LeaseRequest, state: State, request: Request, key: AgentKey = ""
 ) -> Response:
     """Wait for a job, up to `wait_s` seconds (at most 60)."""
     await state.check_key(agent, key)
-    poll = state.dispatcher.poll(agent, wish.device[:40])
+    poll = state.dispatcher.poll(agent, options.device[:40])
     await state.dispatcher.meet(poll)
-    wait_s = min(wish.wait_s, LONGEST_WAIT_S) if wish.wait_s > 0 else 0.0
+    wait_s = min(options.wait_s, LONGEST_WAIT_S) if options.wait_s > 0 else 0.0
 
     async def watch() -> None:
         while (await request.receive())["type"] != "http.disconnect":
@@ -232,7 +232,7 @@ _LONGEST_ANSWER = 1_000_000
 _ANSWER_S = 10.0
 
 
-def ask_agent(settings: ServerSettings, address: AgentAddress) -> Enrolment:
+def read_agent(settings: ServerSettings, address: AgentAddress) -> Enrolment:
     """Ask the device at a URL who it is: GET {url}/info.
 
     Raises:

@@ -23,7 +23,7 @@ from assay.alert.notify.protocol import NotifyError
 from assay.alert.records import AlertRecord, Trigger
 from assay.report.wording import one_line
 from assay.serve.live.notifications import NoticeSender
-from assay.serve.observability import tell
+from assay.serve.observability import log_event
 from assay.serve.state import Principal, ServerState
 from assay.serve.web.access import Admin, Cursor, Limit, State, Text, User, example, readers
 from assay.serve.web.problems import bad_value
@@ -190,7 +190,7 @@ def set_alert_rule(
 ) -> service.RuleView:
     """Keep a rule under a name, in place of what had that name."""
     record, fresh = service.set_rule(state.kept.store, name, given.benchmark, given.rule, by=by.name, clock=state.clock)
-    tell("alert rule kept", rule=name, benchmark=given.benchmark, by=by.name)
+    log_event("alert rule kept", rule=name, benchmark=given.benchmark, by=by.name)
     state.changed(jobs=False)
     response.status_code = 201 if fresh else 200
     return record
@@ -200,7 +200,7 @@ def set_alert_rule(
 def delete_alert_rule(name: RuleName, state: State, by: User) -> None:
     """Take a rule away; alerts that stand by it alone are resolved."""
     service.remove_rule(state.kept.store, name, state.clock)
-    tell("alert rule removed", rule=name, by=by.name)
+    log_event("alert rule removed", rule=name, by=by.name)
     state.changed(jobs=False)
 
 
@@ -210,7 +210,7 @@ def _act(
     if len(why) > _LONGEST_WHY:
         raise bad_value("why", f"why has at most {_LONGEST_WHY} characters")
     changed = act(state.kept.store, alert, happening, by=by.name, why=why, clock=state.clock, until=until)
-    tell("alert answered", alert=changed.id, word=happening, by=by.name)
+    log_event("alert answered", alert=changed.id, word=happening, by=by.name)
     state.changed(jobs=False)
     return service.shown(changed)
 
@@ -307,7 +307,7 @@ def test_channel(name: ChannelName, state: State, senders: Senders, by: Admin) -
     except NotifyError as failed:
         advice = f"; try: {failed.problem.try_}" if failed.problem.try_ else ""
         answer = ChannelTest(False, one_line(f"{failed.problem.message}{advice}"))
-    tell("channel tried", channel=name, sent=answer.sent, by=by.name)
+    log_event("channel tried", channel=name, sent=answer.sent, by=by.name)
     return answer
 
 
@@ -326,5 +326,5 @@ def list_notices(
 def send_notice_again(notice: NoticeId, state: State, by: User) -> service.NoticeView:
     """Send a message after all that was given up."""
     sent = service.send_again(state.kept.store, state.clock, notice)
-    tell("notice is sent again", notice=notice, channel=sent.channel, by=by.name)
+    log_event("notice is sent again", notice=notice, channel=sent.channel, by=by.name)
     return sent

@@ -15,8 +15,8 @@ from fastapi.responses import FileResponse
 from pydantic import JsonValue
 
 from assay.place.fleet.protocol import Delivered, Elsewhere, JobProgress, JobProgressReport, Known, Progress, Release
-from assay.serve.delivery import deliver, deliver_told, held, known_size, missing_artefacts
-from assay.serve.observability import tell
+from assay.serve.delivery import deliver, deliver_reported, held, known_size, missing_artefacts
+from assay.serve.observability import log_event
 from assay.serve.settings import MB
 from assay.serve.state import ServerState
 from assay.serve.submission import label_of
@@ -85,7 +85,7 @@ def release_lease(job: JobId, fence: Fence, release: Release, state: State, key:
     """Give a lease back unfinished; one that is lost already is no error."""
     state.check_key_now(release.agent, key)
     released = state.kept.control.release(job, fence, release.agent, release.reason[:1000], crashed=release.crashed)
-    tell("lease released", job=job, fence=fence, agent=release.agent, held=released, crashed=release.crashed)
+    log_event("lease released", job=job, fence=fence, agent=release.agent, held=released, crashed=release.crashed)
     state.changed()
 
 
@@ -140,7 +140,7 @@ async def know_campaign(campaign: CampaignThere, state: State, by: User, request
 
 
 @external_router.post("/standings", dependencies=[users], status_code=204)
-def tell_standings(campaign: CampaignThere, standings: JobProgressReport, state: State) -> None:
+def report_external_progress(campaign: CampaignThere, standings: JobProgressReport, state: State) -> None:
     """Say how jobs stand: what they wait for, where they run and how far they are; those that have ended stay so."""
     noted = state.kept.control.stand(campaign, [_bounded(standing) for standing in standings.jobs])
     now = state.clock.utc().timestamp()
@@ -155,10 +155,10 @@ def tell_standings(campaign: CampaignThere, standings: JobProgressReport, state:
     responses={409: {"description": "Samples and files that the result names must be uploaded first."}},
     openapi_extra=_RESULT,
 )
-async def tell_result(campaign: CampaignThere, index: JobIndex, state: State, request: Request) -> Delivered:
+async def report_external_result(campaign: CampaignThere, index: JobIndex, state: State, request: Request) -> Delivered:
     """Hand over a result, once; the same again changes nothing, one that has more in it takes its place."""
     body = await request.body()
-    return await anyio.to_thread.run_sync(lambda: deliver_told(state, f"{campaign}-job-{index}", body))
+    return await anyio.to_thread.run_sync(lambda: deliver_reported(state, f"{campaign}-job-{index}", body))
 
 
 def _know(state: ServerState, campaign: str, body: bytes, by: str) -> Known:
@@ -166,7 +166,9 @@ def _know(state: ServerState, campaign: str, body: bytes, by: str) -> Known:
     _check(campaign, elsewhere)
     new = state.kept.control.know(campaign, elsewhere, by=by, label_of=label_of)
     if new:
-        tell("campaign reported", campaign=campaign, benchmark=elsewhere.benchmark, jobs=len(elsewhere.jobs), by=by)
+        log_event(
+            "campaign reported", campaign=campaign, benchmark=elsewhere.benchmark, jobs=len(elsewhere.jobs), by=by
+        )
     state.changed(jobs=False)
     return Known(campaign, new)
 

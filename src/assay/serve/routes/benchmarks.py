@@ -19,7 +19,7 @@ from assay.errors import SpecError
 from assay.metrics import Better, base_name
 from assay.place.fleet.protocol import Submission
 from assay.report.wording import job_label
-from assay.serve.observability import tell
+from assay.serve.observability import log_event
 from assay.serve.state import ServerState
 from assay.serve.submission import BenchmarkCheck, BenchmarkText, plan_submission, preview, read_text
 from assay.serve.web.access import Cursor, Limit, State, Text, User, readers, unchanged, users
@@ -81,7 +81,7 @@ def create_benchmark(given: BenchmarkInput, state: State, response: Response, by
     """Keep a benchmark under the name that its document gives it."""
     name = _checked(state, given)
     stored = state.kept.catalogue.create(name, Draft(given.document, given.files, by.name))
-    tell("benchmark created", benchmark=name, version=stored.version, by=by.name)
+    log_event("benchmark created", benchmark=name, version=stored.version, by=by.name)
     response.headers["ETag"] = _tag(stored)
     return stored
 
@@ -145,7 +145,7 @@ def change_benchmark(
             at="document.benchmark",
         )
     stored = state.kept.catalogue.change(name, Draft(given.document, given.files, by.name), _expected(if_match))
-    tell("benchmark changed", benchmark=name, version=stored.version, by=by.name)
+    log_event("benchmark changed", benchmark=name, version=stored.version, by=by.name)
     response.headers["ETag"] = _tag(stored)
     return stored
 
@@ -154,7 +154,7 @@ def change_benchmark(
 def delete_benchmark(name: Name, state: State, by: User) -> None:
     """Take a benchmark off the list; the campaigns made from it keep their version."""
     state.kept.catalogue.delete(name)
-    tell("benchmark deleted", benchmark=name, by=by.name)
+    log_event("benchmark deleted", benchmark=name, by=by.name)
 
 
 @router.get("/{name}/versions", dependencies=[readers])

@@ -18,7 +18,7 @@ from assay.report.result import read_campaign
 from assay.serve.facts.campaign_page import panels_of_campaign
 from assay.serve.facts.job_page import Panels
 from assay.serve.live.loops import ScheduleLoop
-from assay.serve.observability import tell
+from assay.serve.observability import log_event
 from assay.serve.state import ServerState, ServerStore
 from assay.serve.submission import demand_files, keep, keep_schedule, plan_submission, schedule_view, submit
 from assay.serve.web.access import (
@@ -104,7 +104,7 @@ def remove_campaign(campaign: CampaignId, state: State, by: User) -> None:
     """Remove a campaign with its results; one that runs must be cancelled first."""
     state.kept.store.remove(campaign)
     state.feed.rewind(state.kept.control.last_event())
-    tell("campaign removed", campaign=campaign, by=by.name)
+    log_event("campaign removed", campaign=campaign, by=by.name)
 
 
 @router.post("/{campaign}/cancel")
@@ -220,14 +220,14 @@ def _rendered(kept: ServerStore, record: CampaignRecord, form: str) -> str:
 
 def _answer(state: ServerState, plan: Plan, by: str) -> CampaignSubmitted:
     campaign = plan.jobs[0].campaign
-    tell("campaign submitted", campaign=campaign, benchmark=plan.benchmark, jobs=len(plan.jobs), by=by)
+    log_event("campaign submitted", campaign=campaign, benchmark=plan.benchmark, jobs=len(plan.jobs), by=by)
     summary = state.kept.listing.campaign(campaign)
     placement = PlacementView.of(state.kept.control.placement(campaign))
     return CampaignSubmitted(campaign, plan.benchmark, summary.state, len(plan.jobs), placement)
 
 
 def _changed(state: ServerState, campaign: str, jobs: tuple[str, ...], event: str, by: str) -> CampaignChanged:
-    tell(event, campaign=campaign, jobs=len(jobs), by=by)
+    log_event(event, campaign=campaign, jobs=len(jobs), by=by)
     state.changed()
     return CampaignChanged(campaign, state.kept.listing.campaign(campaign).state, jobs)
 
@@ -303,7 +303,7 @@ def get_schedule(schedule: ScheduleId, state: State) -> ScheduleFull:
 def remove_schedule(schedule: ScheduleId, state: State, by: User) -> None:
     """Remove a schedule with its history; the campaigns that it submitted stay."""
     removed = state.kept.schedules.remove(schedule)
-    tell("schedule removed", schedule=removed, by=by.name)
+    log_event("schedule removed", schedule=removed, by=by.name)
     state.changed(jobs=False)
 
 
@@ -323,7 +323,7 @@ def resume_schedule(schedule: ScheduleId, state: State, by: User) -> ScheduleVie
 def run_schedule(schedule: ScheduleId, state: State, by: User) -> FiringView:
     """Fire now, beside the due times and also while paused; what `overlap` says counts here too."""
     record = state.kept.schedules.get(schedule)
-    tell("schedule asked for", schedule=record.id, by=by.name)
+    log_event("schedule asked for", schedule=record.id, by=by.name)
     scheduler = ScheduleLoop(state)
     firing = scheduler.fire(state.kept.firings.take_now(record.id, scheduler.server))
     return FiringView.of(firing, record.schedule)
@@ -340,6 +340,6 @@ def list_firings(schedule: ScheduleId, state: State, cursor: Cursor = None, limi
 
 
 def _schedule_changed(state: ServerState, record: ScheduleRecord, event: str, by: str) -> ScheduleView:
-    tell(event, schedule=record.id, by=by)
+    log_event(event, schedule=record.id, by=by)
     state.changed(jobs=False)
     return schedule_view(state, record)

@@ -21,7 +21,7 @@ from assay.run.records import SingleRunResult
 from assay.serve.facts.compare import Comparison, compare_sides, read_sides
 from assay.serve.facts.frontier import Frontier, frontier_of
 from assay.serve.facts.job_page import Output, Panels, outputs_page, panels_of_job, panels_tag
-from assay.serve.observability import tell
+from assay.serve.observability import log_event
 from assay.serve.state import ServerState, ServerStore
 from assay.serve.web.access import (
     BINARY,
@@ -70,7 +70,7 @@ def change_jobs(batch: JobBatch, state: State, by: User) -> BatchOutcomes:
     outcomes = state.kept.control.batch(batch.action, batch.jobs, reason=batch.reason[:1000], by=by.name)
     if batch.action == "cancel":
         state.kept.queue.withdraw([job for job, outcome in outcomes.items() if outcome.changed])
-    tell(
+    log_event(
         f"jobs {batch.action}",
         jobs=len(outcomes),
         changed=sum(result.changed for result in outcomes.values()),
@@ -108,7 +108,7 @@ def cancel_job(job: JobId, state: State, by: User) -> JobChanged:
     """Cancel a job, whether it waits or runs; one that has ended stays as it ended."""
     after = state.kept.control.cancel(job, by=by.name)
     state.kept.queue.withdraw([job])
-    tell("job cancelled", job=job, state=after, by=by.name)
+    log_event("job cancelled", job=job, state=after, by=by.name)
     state.changed()
     return JobChanged(job, after)
 
@@ -117,7 +117,7 @@ def cancel_job(job: JobId, state: State, by: User) -> JobChanged:
 def retry_job(job: JobId, state: State, by: User) -> JobChanged:
     """Offer a job again that failed, was cancelled or was set aside."""
     after = state.kept.control.retry(job, by=by.name)
-    tell("job retried", job=job, by=by.name)
+    log_event("job retried", job=job, by=by.name)
     state.changed()
     return JobChanged(job, after)
 
@@ -341,7 +341,7 @@ async def compute_scores(job: JobId, judging: ScoreRequest, state: State, by: Us
     if len(judging.scorers) > _MOST_SCORERS:
         raise bad_value("scorers", f"at most {_MOST_SCORERS} scorers can be asked for in one request")
     records = await _turns.run(lambda: _compute(state, job, judging))
-    tell("answers scored", job=job, scorers=",".join(record.scorer for record in records), by=by.name)
+    log_event("answers scored", job=job, scorers=",".join(record.scorer for record in records), by=by.name)
     return Listed(records)
 
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Query
 from assay.alert.ingest import expect, take
 from assay.errors import UsageError
 from assay.series.repository import KnownFinding
-from assay.serve.observability import tell
+from assay.serve.observability import log_event
 from assay.serve.state import ServerState
 from assay.serve.web.access import Cursor, Limit, State, Text, Turns, User, example, readers
 from assay.serve.web.problems import RequestProblem, bad_value
@@ -112,7 +112,7 @@ async def import_points(given: Points, state: State, by: User) -> ImportOutcome:
     if len(given.points) > _LARGEST_IMPORT:
         raise bad_value("points", f"at most {_LARGEST_IMPORT} points can be imported in one request")
     answer = await _turns.run(lambda: _import(state, given))
-    tell("points imported", added=answer.added, known=answer.known, series=len(answer.series), by=by.name)
+    log_event("points imported", added=answer.added, known=answer.known, series=len(answer.series), by=by.name)
     state.changed(jobs=False)
     return answer
 
@@ -163,7 +163,7 @@ def get_finding(finding: FindingId, state: State) -> KnownFinding:
 def expect_finding(finding: FindingId, state: State, by: User) -> KnownFinding:
     """Mark a change as expected: its series is judged from the new level."""
     expected = expect(state.kept.store, finding, state.clock)
-    tell("finding expected", finding=expected.id, series=expected.series.id, by=by.name)
+    log_event("finding expected", finding=expected.id, series=expected.series.id, by=by.name)
     state.changed(jobs=False)
     return expected
 

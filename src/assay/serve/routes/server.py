@@ -18,7 +18,7 @@ from assay.alert.records import AlertRecord, AlertState, Severity
 from assay.errors import StoreError
 from assay.plan.job import content_hash
 from assay.series.repository import KnownFinding
-from assay.serve.observability import tell
+from assay.serve.observability import log_event
 from assay.serve.state import ServerState
 from assay.serve.web.access import (
     Admin,
@@ -144,14 +144,14 @@ class TokenMade:
 
 
 @tokens_router.post("", status_code=201)
-def create_token(wish: TokenInput, state: State, by: Admin) -> TokenMade:
+def create_token(request: TokenInput, state: State, by: Admin) -> TokenMade:
     """Make a token; its secret is in this answer and nowhere else."""
-    if wish.expires_in_s is not None and not 0 < wish.expires_in_s <= _LONGEST_S:
+    if request.expires_in_s is not None and not 0 < request.expires_in_s <= _LONGEST_S:
         raise bad_value("expires_in_s", "expires_in_s must be positive and at most a hundred years")
-    if len(wish.name) > 200:
+    if len(request.name) > 200:
         raise bad_value("name", "name has at most 200 characters")
-    token, secret = state.kept.tokens.create(wish.name, wish.role, wish.expires_in_s)
-    tell("token made", token=token.id, name=token.name, role=token.role, by=by.name)
+    token, secret = state.kept.tokens.create(request.name, request.role, request.expires_in_s)
+    log_event("token made", token=token.id, name=token.name, role=token.role, by=by.name)
     return TokenMade(token, secret)
 
 
@@ -166,7 +166,7 @@ def revoke_token(token: Annotated[str, Path(max_length=64)], state: State, by: A
     """Take a token's right away."""
     state.kept.tokens.revoke(token)
     state.forget_tokens()
-    tell("token revoked", token=token, by=by.name)
+    log_event("token revoked", token=token, by=by.name)
 
 
 @prices_router.get("", dependencies=[readers])
@@ -185,7 +185,7 @@ def get_price(machine: Machine, state: State) -> PriceRecord:
 def put_price(machine: Machine, given: PriceInput, state: State, by: User) -> PriceRecord:
     """Say what a machine costs, or all machines whose names follow a pattern."""
     price = state.kept.prices.put(machine, given.per_hour, given.currency, given.date, by=by.name)
-    tell("price set", machine=machine, per_hour=price.per_hour, currency=price.currency, by=by.name)
+    log_event("price set", machine=machine, per_hour=price.per_hour, currency=price.currency, by=by.name)
     return price
 
 
@@ -193,17 +193,17 @@ def put_price(machine: Machine, given: PriceInput, state: State, by: User) -> Pr
 def remove_price(machine: Machine, state: State, by: User) -> None:
     """Forget a price."""
     state.kept.prices.remove(machine)
-    tell("price removed", machine=machine, by=by.name)
+    log_event("price removed", machine=machine, by=by.name)
 
 
 overview_router = APIRouter(prefix="/api/v1", tags=["overview"])
 
 _SHOWN = 10
 # Each takes several lines.
-_TOLD = 5
+_MOST_NAMED = 5
 _FAILED_WITHIN_S = 7 * 86400.0
 # Campaigns of a process on this machine that is gone are among those that still say that they run.
-_LOOKED_THROUGH = 50
+_SEARCHED = 50
 events_router = APIRouter(prefix="/api/v1", tags=["events"])
 LastEvent = Annotated[
     str | None, Header(description="Id of the last event that was seen: what followed is sent first.")
@@ -265,7 +265,7 @@ def get_overview(state: State) -> Overview:
     standing = OverviewReader(server_store.store.engine)
     counts = standing.counts()
     fleet = standing.fleet(silent_before=now - state.settings.silent_after_s)
-    newest = server_store.listing.campaigns(state="running", limit=_LOOKED_THROUGH).items
+    newest = server_store.listing.campaigns(state="running", limit=_SEARCHED).items
     running = tuple(campaign for campaign in newest if campaign.state == "running")
     return Overview(
         empty=not counts.campaigns and not fleet.agents,
@@ -274,10 +274,10 @@ def get_overview(state: State) -> Overview:
         last=standing.ended(_SHOWN),
         failed=standing.failed(now - _FAILED_WITHIN_S, _SHOWN),
         findings_open=counts.findings,
-        moved=server_store.series.findings(state="open", limit=_TOLD),
+        moved=server_store.series.findings(state="open", limit=_MOST_NAMED),
         alerts_open=counts.alerts,
         alerts=tuple(
-            map(AlertHeadline.of, service.listed(server_store.store, AlertFilter(("open",)), None, _TOLD).items)
+            map(AlertHeadline.of, service.listed(server_store.store, AlertFilter(("open",)), None, _MOST_NAMED).items)
         ),
         jobs=counts.jobs,
         fleet=fleet,

@@ -72,7 +72,7 @@ class BuiltFiles:
     def find(self, name: str) -> BuiltFile | None:
         """A file by its name below the folder; None where there is none of that name."""
         with self._reading:
-            self._look()
+            self._read_names()
             if name not in self._names or name == INDEX:
                 return None
             if name not in self._read:
@@ -88,7 +88,7 @@ class BuiltFiles:
         based = _BASE.sub(lambda _: f'<base href="{escape(base)}">', text, count=1)
         return _NONCE.sub(lambda _: f'<meta name="csp-nonce" content="{escape(nonce)}">', based, count=1)
 
-    def _look(self) -> None:
+    def _read_names(self) -> None:
         """Learn the names again after a build: only these can be asked for, whatever a path says."""
         try:
             facts = (self.folder / INDEX).stat()

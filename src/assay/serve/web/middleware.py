@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from assay.errors import StoreError
-from assay.serve.observability import ServerMetrics, tell, tell_failure
+from assay.serve.observability import ServerMetrics, log_event, log_failure
 from assay.serve.settings import MB, ServerSettings
 from assay.serve.state import ServerState
 from assay.serve.web.problems import RequestProblem, status_of, unexpected
@@ -68,7 +68,7 @@ class Durable:
                     await self.state.durable()
                 except StoreError as problem:
                     refused = True
-                    tell_failure("not on disk", problem, path=scope["path"])
+                    log_failure("not on disk", problem, path=scope["path"])
                     said = problem.problem
                     answer = RequestProblem(status_of(problem), said.message, code=said.code, try_=said.try_).answer()
                     await answer(scope, receive, send)
@@ -227,7 +227,7 @@ class Observe:
         self.metrics.request(scope["method"], template, status, seconds)
         quiet = _QUIET.search(scope["path"]) and status < 400
         level = logging.DEBUG if quiet else logging.INFO
-        tell(
+        log_event(
             "request",
             level=level,
             method=scope["method"],

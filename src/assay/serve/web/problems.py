@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 
 from assay.documents import adapter, validation_words
 from assay.errors import AssayError, SpecError, StoreError, UsageError
-from assay.serve.observability import tell, tell_failure
+from assay.serve.observability import log_event, log_failure
 
 T = TypeVar("T")
 MEDIA_TYPE = "application/problem+json"
@@ -184,7 +184,7 @@ def _ours(request: Request, problem: Exception) -> JSONResponse:
         return _away(problem)
     status = status_of(problem)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        tell_failure("request failed", problem, path=request.url.path, code=problem.problem.code)
+        log_failure("request failed", problem, path=request.url.path, code=problem.problem.code)
     first = problem.problem
     several: list[dict[str, str]] = []
     for entry in problem.problems if isinstance(problem, SpecError) else ():
@@ -220,11 +220,11 @@ def _database(request: Request, problem: Exception) -> JSONResponse:
 
 def _away(problem: Exception) -> JSONResponse:
     what = _AWAY.get(problem.problem.code, "the database") if isinstance(problem, StoreError) else "the database"
-    tell("away", level=logging.DEBUG, what=what, kind=type(problem).__name__)
+    log_event("away", level=logging.DEBUG, what=what, kind=type(problem).__name__)
     return Unavailable(what).answer()
 
 
 def unexpected(scope: Mapping[str, Any], problem: Exception) -> JSONResponse:
     """The answer when our own code failed: the log says where, the client gets no detail."""
-    tell_failure("request failed", problem, path=scope.get("path", ""), request=scope.get("request_id", ""))
+    log_failure("request failed", problem, path=scope.get("path", ""), request=scope.get("request_id", ""))
     return RequestProblem(500, "the server failed on this request; its log says where", code="internal").answer()

@@ -75,13 +75,13 @@ class LlmServer:
             site.serve("POST", path, partial(self._generate, dialect, planning))
         site.serve("POST", "/v1/embeddings", partial(self._embed, self._chat, self._openai_vectors))
         site.serve("POST", "/api/embed", partial(self._embed, self._ollama, self._ollama_vectors))
-        site.tell("GET", "/v1/models", self._models)
+        site.route("GET", "/v1/models", self._models)
         for path, body in (("/api/tags", tags(self._model, created)), ("/api/version", packed({"version": "0.0.0"}))):
-            site.tell("GET", path, partial(_always, body))
-        site.tell("GET", "/metrics", self._metrics)
+            site.route("GET", path, partial(_always, body))
+        site.route("GET", "/metrics", self._metrics)
         if self._script.tokenizer:
-            site.tell("POST", "/tokenize", self._tokenize)
-            site.tell("POST", "/detokenize", self._detokenize)
+            site.route("POST", "/tokenize", self._tokenize)
+            site.route("POST", "/detokenize", self._detokenize)
         return site
 
     # Answers of tokens
@@ -97,7 +97,7 @@ class LlmServer:
     ) -> None:
         world, number = self._world, self._world.take_number()
         try:
-            plan = planning(self._asked(head, body), number)
+            plan = planning(self._request(head, body), number)
         except HttpError as problem:
             self._refuse(dialect, problem, connection, head, number, arrival_ns)
             return
@@ -173,10 +173,10 @@ class LlmServer:
         stream = ask.get("stream", streams)
         if not isinstance(stream, bool):
             raise HttpError(400, f"stream is {stream!r}, neither true nor false")
-        usage = script.usage == "always" or (script.usage == "auto" and self._tells_usage(ask, stream, streams))
+        usage = script.usage == "always" or (script.usage == "auto" and self._has_usage(ask, stream, streams))
         return ReplyPlan(tokens, reason, prompt, stream, usage)
 
-    def _tells_usage(self, ask: dict[str, Any], stream: bool, streams: bool) -> bool:
+    def _has_usage(self, ask: dict[str, Any], stream: bool, streams: bool) -> bool:
         """OpenAI's streams have counts if the request wants them; Ollama's (which stream by default) always do."""
         if not stream or streams:
             return True
@@ -188,7 +188,7 @@ class LlmServer:
     def _embed(
         self,
         dialect: Dialect,
-        telling: Callable[[dict[str, Any]], tuple[bytes, int]],
+        handler: Callable[[dict[str, Any]], tuple[bytes, int]],
         connection: ServerConnection,
         head: Head,
         body: bytes,
@@ -196,7 +196,7 @@ class LlmServer:
     ) -> None:
         world, number = self._world, self._world.take_number()
         try:
-            data, tokens = telling(self._asked(head, body))
+            data, tokens = handler(self._request(head, body))
         except HttpError as problem:
             self._refuse(dialect, problem, connection, head, number, arrival_ns)
             return
@@ -232,7 +232,7 @@ class LlmServer:
 
     # Answered without a script
 
-    def _models(self, head: Head, body: bytes) -> bytes:  # noqa: ARG002  (Telling's signature)
+    def _models(self, head: Head, body: bytes) -> bytes:  # noqa: ARG002  (Handler's signature)
         try:
             self._check(head)
         except HttpError as problem:
@@ -278,7 +278,7 @@ class LlmServer:
         if key is not None and head.headers.get("authorization") != f"Bearer {key}":
             raise HttpError(401, "Incorrect API key provided.", "invalid_api_key")
 
-    def _asked(self, head: Head, body: bytes) -> dict[str, Any]:
+    def _request(self, head: Head, body: bytes) -> dict[str, Any]:
         """What is asked, where it may be asked of this server and its model."""
         self._check(head)
         ask = asked(body)

@@ -12,7 +12,7 @@ from assay.sim.world import NUMBER_MARK, REFUSED, ReplySchedule, SimulatedReply,
 from assay.units import seconds
 
 # Gives the bytes of a whole answer.
-Telling = Callable[[Head, bytes], bytes]
+Handler = Callable[[Head, bytes], bytes]
 METRICS = b"text/plain; version=0.0.4; charset=utf-8"
 _BINARY = b"application/octet-stream"
 
@@ -23,48 +23,48 @@ class Site:
     def __init__(self, world: World, fallback: Serve | None = None) -> None:
         self._world, self._fallback = world, fallback
         self._serving: dict[tuple[str, str], Serve] = {}
-        self._telling: dict[tuple[str, str], Telling] = {}
-        self._asked = 0
-        self.tell("GET", "/health", self._health)
-        self.tell("GET", "/sim/records", self._records)
-        self.tell("DELETE", "/sim/records", self._restart)
-        self.tell("GET", "/sim/state", self._state)
-        self.tell("POST", "/sim/stall", self._stall)
+        self._handlers: dict[tuple[str, str], Handler] = {}
+        self._requests = 0
+        self.route("GET", "/health", self._health)
+        self.route("GET", "/sim/records", self._records)
+        self.route("DELETE", "/sim/records", self._restart)
+        self.route("GET", "/sim/state", self._state)
+        self.route("POST", "/sim/stall", self._stall)
 
     def serve(self, method: str, path: str, serving: Serve) -> None:
         self._serving[method, path] = serving
 
-    def tell(self, method: str, path: str, telling: Telling) -> None:
-        self._telling[method, path] = telling
+    def route(self, method: str, path: str, handler: Handler) -> None:
+        self._handlers[method, path] = handler
 
     def __call__(self, connection: ServerConnection, head: Head, body: bytes, arrival_ns: int) -> None:
         serving = self._serving.get((head.method, head.path))
         if serving is not None:
             serving(connection, head, body, arrival_ns)
             return
-        telling = self._telling.get(("GET" if head.method == "HEAD" else head.method, head.path))
-        if telling is None and self._fallback is not None:
+        handler = self._handlers.get(("GET" if head.method == "HEAD" else head.method, head.path))
+        if handler is None and self._fallback is not None:
             self._fallback(connection, head, body, arrival_ns)
             return
         try:
-            data = telling(head, body) if telling is not None else self._unknown(head)
+            data = handler(head, body) if handler is not None else self._unknown(head)
         except HttpError as problem:
             data = reply(packed({"error": {"message": problem.message, "code": problem.code}}), problem.status)
-        self._asked += 1
+        self._requests += 1
         # An own row of numbers, so that an id is never that of a recorded answer.
-        own = b"%012d" % (10**12 - self._asked)
+        own = b"%012d" % (10**12 - self._requests)
         connection.send(fitted(data, head).replace(NUMBER_MARK, own))
         connection.finished()
 
     def _unknown(self, head: Head) -> bytes:
-        methods = {method for method, path in (*self._serving, *self._telling) if path == head.path}
+        methods = {method for method, path in (*self._serving, *self._handlers) if path == head.path}
         if methods:
             allowed = ", ".join(sorted(methods))
             body = packed({"error": {"message": f"{head.path} takes {allowed}", "code": None}})
             return reply(body, 405, JSON, f"allow: {allowed}\r\n".encode())
         return reply(packed({"error": {"message": f"there is no {head.path} here", "code": "not_found"}}), 404)
 
-    def _health(self, head: Head, body: bytes) -> bytes:  # noqa: ARG002  (Telling's signature)
+    def _health(self, head: Head, body: bytes) -> bytes:  # noqa: ARG002  (Handler's signature)
         ready = self._world.is_ready
         return reply(packed({"status": "ok" if ready else "starting"}), 200 if ready else 503)
 
@@ -122,7 +122,7 @@ class PlainServer:
             and not script.ready_after
         )
         self.site = Site(world, fallback=self._serve)
-        self.site.tell("GET", "/metrics", self._metrics)
+        self.site.route("GET", "/metrics", self._metrics)
 
     def _serve(self, connection: ServerConnection, head: Head, body: bytes, arrival_ns: int) -> None:  # noqa: ARG002
         world, script = self._world, self._script
@@ -160,6 +160,6 @@ class PlainServer:
             return 401, "wrong API key"
         return None
 
-    def _metrics(self, head: Head, body: bytes) -> bytes:  # noqa: ARG002  (Telling's signature)
+    def _metrics(self, head: Head, body: bytes) -> bytes:  # noqa: ARG002  (Handler's signature)
         world = self._world
         return reply(world.counters.text("http", len(world.running), len(world.waiting)).encode(), kind=METRICS)

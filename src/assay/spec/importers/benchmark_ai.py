@@ -47,7 +47,7 @@ _TIMES = (
     "assay schedules add FILE --set place.engine=fleet"
 )
 _RUNS = "Benchmark AI measured one run; here there are 5, whose spread is the error: measure.runs sets how many"
-_ASKED = "a server is polled from its start until ready.within is over, and its first good answer counts"
+_POLLED = "a server is polled from its start until ready.within is over, and its first good answer counts"
 _SERVER_LOG = (
     "server.output.metrics are read where client and server run on one machine; on Kubernetes the log of a server "
     "stays in its pod, is kept with the results, and these metrics are absent"
@@ -245,7 +245,7 @@ def _ready(descriptor: Descriptor) -> dict[str, JsonValue]:
         descriptor.fields.wrong(f"{at}.scheme", f"must be http or https, not {shown(scheme)}")
     ignored = [name for name in _PROBED if descriptor.read(f"{at}.{name}", whole(0, 86_400)) is not None]
     for name in ignored:
-        descriptor.say(f"{at}.{name}", _ASKED)
+        descriptor.say(f"{at}.{name}", _POLLED)
     delay = descriptor.read(f"{at}.initial_delay_seconds", whole(0, 86_400)) or 0
     timing: dict[str, JsonValue] = {"within": f"{delay + _READY_S}s"} if delay >= _READY_S else {}
     if path is None:

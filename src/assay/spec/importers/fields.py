@@ -34,7 +34,7 @@ class Fields:
         self.problems: list[Problem] = []
         self._sections = sections
         self._values: dict[str, Any] = {}
-        self._asked: set[str] = set()
+        self._read: set[str] = set()
         self._walk(document, "")
 
     def _walk(self, section: Mapping[str, Any], above: str) -> None:
@@ -57,7 +57,7 @@ class Fields:
 
     def given(self, paths: Sequence[str]) -> list[str]:
         """Those of the paths that have a value, which are read from now on."""
-        self._asked |= set(paths)
+        self._read |= set(paths)
         return [path for path in paths if self._values.get(path) is not None]
 
     def read(self, path: str, parse: Callable[[Any], T]) -> T | None:
@@ -76,7 +76,7 @@ class Fields:
 
     def left(self) -> list[str]:
         """The paths that were never read."""
-        return [path for path in self._values if path not in self._asked]
+        return [path for path in self._values if path not in self._read]
 
 
 class ForeignDocument:

@@ -104,10 +104,10 @@ def recognised(document: Mapping[str, Any]) -> str | None:
     """The name of the importer whose documents look like this one; None for assay's own and unknown ones."""
     if "benchmark" in document:
         return None
-    return next((name for name in (*OURS, *importer_names()) if _looks_like(name, document)), None)
+    return next((name for name in (*OURS, *importer_names()) if _recognises(name, document)), None)
 
 
-def _looks_like(name: str, document: Mapping[str, Any]) -> bool:
+def _recognises(name: str, document: Mapping[str, Any]) -> bool:
     try:
         return find_importer(name).recognises(document)
     except Exception:  # a broken importer of another package must not stop assay from reading its own files

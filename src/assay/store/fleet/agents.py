@@ -112,7 +112,7 @@ class Agents(Transactions):
             for row in rows:
                 give_back(session, row, now)
                 detail = {"agent": agent_id, "fence": row.fence, "reason": "its agent was removed", "by": by}
-                self._tell(session, row.campaign_id, row.id, "released", detail)
+                self._log_event(session, row.campaign_id, row.id, "released", detail)
             session.execute(delete(AgentRow).where(AgentRow.id == agent_id))
             return tuple(row.id for row in rows)
 

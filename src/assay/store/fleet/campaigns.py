@@ -152,7 +152,9 @@ class ExternalCampaigns(Endings):
                 return False
             rows = [{**_job_values(job, label_of, now), "needs": ""} for job in external.jobs]
             _insert_jobs(session, rows)
-            self._tell(session, campaign, None, "submitted", {"jobs": len(rows), "by": by, "engine": external.engine})
+            self._log_event(
+                session, campaign, None, "submitted", {"jobs": len(rows), "by": by, "engine": external.engine}
+            )
             return True
 
     def stand(self, campaign: str, standings: Sequence[JobProgress]) -> tuple[Change, ...]:
@@ -169,9 +171,9 @@ class ExternalCampaigns(Endings):
                 .options(*WITHOUT_DOCUMENTS)
                 .with_for_update(key_share=True)
             ).all()
-            return tuple((row.id, self._stands(session, row, wanted[row.position])) for row in rows)
+            return tuple((row.id, self._keep_progress(session, row, wanted[row.position])) for row in rows)
 
-    def keep_told(
+    def keep_reported(
         self,
         job_id: str,
         *,
@@ -197,21 +199,23 @@ class ExternalCampaigns(Endings):
             if runs:
                 session.execute(insert(RunRow), [run_values(job_id, run) for run in runs])
             detail = {"state": row.state, "verdict": verdict, "reason": reason}
-            self._tell(session, row.campaign_id, row.id, f"result {REPORTED if word == 'accepted' else word}", detail)
+            self._log_event(
+                session, row.campaign_id, row.id, f"result {REPORTED if word == 'accepted' else word}", detail
+            )
             session.flush()
             self._settle(session, row.campaign_id)
             return word
 
-    def _stands(self, session: Session, row: JobRow, report: JobProgress) -> dict[str, JsonValue]:
+    def _keep_progress(self, session: Session, row: JobRow, report: JobProgress) -> dict[str, JsonValue]:
         before, state = row.progress or {}, cast("State", row.state)
         if report.state == "running" and state == "pending":
             row.state, row.started_at = after(state, "start"), row.started_at or self._now()
-            self._tell(session, row.campaign_id, row.id, "began", {"note": report.note})
+            self._log_event(session, row.campaign_id, row.id, "began", {"note": report.note})
         elif report.state == "waiting" and state == "running":
             row.state, before = after(state, "release"), {}
-            self._tell(session, row.campaign_id, row.id, "waits again", {"note": report.note})
+            self._log_event(session, row.campaign_id, row.id, "waits again", {"note": report.note})
         if report.phase and report.runs and (before.get("phase") in (None, "") or before.get("run") != report.run):
-            self._tell(session, row.campaign_id, row.id, "run began", {"run": report.run + 1, "of": report.runs})
+            self._log_event(session, row.campaign_id, row.id, "run began", {"run": report.run + 1, "of": report.runs})
         detail = progress_detail(report)
         row.progress = {**detail, "at": self._now()}
         return {**detail, "state": row.state}

@@ -149,7 +149,7 @@ class Endings(Matcher):
                     .where(JobRow.id.in_(ids), JobRow.state == state)
                     .values(state=after(state, event), reason=reason, ended_at=now, expires_at=None)
                 )
-            self._tell_all(session, [(row.campaign_id, row.id) for row in chunk], kind, {"reason": reason, "by": by})
+            self._log_events(session, [(row.campaign_id, row.id) for row in chunk], kind, {"reason": reason, "by": by})
 
     def _again(self, session: Session, rows: Sequence[LockedJob], *, by: str) -> None:
         """Let ended jobs wait again, as if they were new; a result they had is kept as evidence."""
@@ -164,14 +164,14 @@ class Endings(Matcher):
             for state in AGAIN:
                 new = {"state": after(state, "retry"), "lost": 0, "not_before": 0.0, "reason": "", **nothing}
                 session.execute(update(JobRow).where(JobRow.id.in_(ids), JobRow.state == state).values(**new))
-            self._tell_all(session, [(row.campaign_id, row.id) for row in chunk], "retried", {"by": by})
+            self._log_events(session, [(row.campaign_id, row.id) for row in chunk], "retried", {"by": by})
         for campaign in sorted({row.campaign_id for row in rows}):
             row = session.get_one(CampaignRow, campaign, with_for_update=LOCK)
             if row.deadline is not None and row.deadline <= self.lease_now():
                 row.deadline = None  # a retry after the deadline is meant to run anyway
             if row.state != "running":
                 row.state, row.completed_at = "running", None
-                self._tell(session, campaign, None, "campaign reopened", {"by": by})
+                self._log_event(session, campaign, None, "campaign reopened", {"by": by})
 
     def _settle(self, session: Session, campaign: str) -> str | None:
         """End a campaign if all its jobs have ended; the row is locked, so that a retry comes before or after."""
@@ -183,7 +183,7 @@ class Endings(Matcher):
         if any(state in counts for state in OPEN):
             return None
         row.state, row.completed_at = campaign_state(counts), iso(self._clock.utc())
-        self._tell(session, campaign, None, "campaign settled", {"state": row.state, **counts})
+        self._log_event(session, campaign, None, "campaign settled", {"state": row.state, **counts})
         return row.state
 
     def _hopeless(self, session: Session, campaign: str) -> dict[str, str]:

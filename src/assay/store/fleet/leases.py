@@ -34,7 +34,7 @@ class Leases(Matcher):
             if not _has_room(session, agent):
                 return None
             keys = with_work(session, self._met(session, agent, device), self.lease_now())
-            row = next_job(session, self._asking(session, agent), keys) if keys else None
+            row = next_job(session, self._candidate(session, agent), keys) if keys else None
             return None if row is None else self._lease(session, row, agent)
 
     def claim(self, agent_id: str, job_id: str, fence: int) -> Lease | None:
@@ -44,7 +44,7 @@ class Leases(Matcher):
         """
         with self._writing() as session:
             agent = known_agent(session, agent_id, lock=True)
-            fair = is_fair(session, self._asking(session, agent), job_id)
+            fair = is_fair(session, self._candidate(session, agent), job_id)
             row = session.get(JobRow, job_id, with_for_update=LOCK)
             if row is None:
                 return None
@@ -58,7 +58,7 @@ class Leases(Matcher):
                 return None
             return self._lease(session, row, agent, fence)
 
-    def _asking(self, session: Session, agent: AgentRow) -> LeaseCandidate:
+    def _candidate(self, session: Session, agent: AgentRow) -> LeaseCandidate:
         shared = open_parts(session, self._needs.shared(session))
         return LeaseCandidate(agent, self._now(), self.lease_now(), self._needs.met_by, self.policy.lease_s, shared)
 
@@ -131,7 +131,7 @@ class Leases(Matcher):
             else:
                 give_back(session, row, now)
                 detail = {"agent": agent_id, "fence": fence, "reason": reason}
-                self._tell(session, row.campaign_id, row.id, "released", detail)
+                self._log_event(session, row.campaign_id, row.id, "released", detail)
             return True
 
     def progress(self, job_id: str, fence: int, progress: Progress) -> bool:
@@ -143,7 +143,7 @@ class Leases(Matcher):
                 return False
             if progress.runs and (row.progress or {}).get("run") != progress.run:
                 detail = {"run": progress.run + 1, "of": progress.runs, "agent": row.agent_id, "fence": fence}
-                self._tell(session, row.campaign_id, row.id, "run began", detail)
+                self._log_event(session, row.campaign_id, row.id, "run began", detail)
             row.progress = {**progress_detail(progress), "at": now}
             row.expires_at = self.lease_now() + self.policy.lease_s
             append(session, job_id, fence, now, progress.log)
@@ -180,7 +180,7 @@ class Leases(Matcher):
                     EvidenceRow(job_id=job_id, fence=fence, agent_id=agent_id, at=now, reason=taken, document=result)
                 )
                 detail |= {"lease": attempt.state, "job": row.state}
-            self._tell(session, row.campaign_id, row.id, f"result {taken}", detail)
+            self._log_event(session, row.campaign_id, row.id, f"result {taken}", detail)
             return taken
 
     # What one transaction is made of
@@ -193,7 +193,7 @@ class Leases(Matcher):
         row.started_at, row.progress, agent.state = row.started_at or now, None, "busy"
         session.add(AttemptRow(job_id=row.id, fence=row.fence, agent_id=agent.id, state="leased", leased_at=now))
         detail = {"agent": agent.id, "name": agent.name, "fence": row.fence}
-        self._tell(session, row.campaign_id, row.id, "leased", detail)
+        self._log_event(session, row.campaign_id, row.id, "leased", detail)
         session.flush()
         # Last: every lease of a campaign changes this row, and the lock on it lasts until the end.
         session.execute(
@@ -233,10 +233,10 @@ class Leases(Matcher):
             wait_s = backoff_s(self.policy, row.lost, self._random.random())
             row.not_before = self.lease_now() + wait_s
             kind = "lease expired" if how == "expired" else "attempt crashed"
-            self._tell(session, row.campaign_id, row.id, kind, {**detail, "again_in_s": round(wait_s, 2)})
+            self._log_event(session, row.campaign_id, row.id, kind, {**detail, "again_in_s": round(wait_s, 2)})
         else:
             row.ended_at, row.reason = now, f"{row.lost} agents in a row were lost while they measured it"
-            self._tell(session, row.campaign_id, row.id, "set aside as poisoned", {**detail, "last": how})
+            self._log_event(session, row.campaign_id, row.id, "set aside as poisoned", {**detail, "last": how})
 
     def _held_job(self, session: Session, job_id: str, fence: int, agent_id: str) -> JobRow | None:
         """The job of a lease that is still an agent's own, locked."""

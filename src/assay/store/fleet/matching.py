@@ -270,14 +270,14 @@ def with_work(session: Session, keys: Sequence[str], now: float) -> tuple[str, .
     return tuple(session.scalars(_WITH_WORK, {"keys": keys, "now": now}))
 
 
-def next_job(session: Session, asking: LeaseCandidate, keys: Sequence[str]) -> JobRow | None:
+def next_job(session: Session, candidate: LeaseCandidate, keys: Sequence[str]) -> JobRow | None:
     """The next job for an agent among those with certain needs; locked, so that no other agent gets it."""
-    for campaign, spread, wanted in _in_order(session, asking, keys):
-        simple = spread == "any" and campaign not in asking.shared.machines
+    for campaign, spread, wanted in _in_order(session, candidate, keys):
+        simple = spread == "any" and campaign not in candidate.shared.machines
         # What was locked for a campaign that has nothing for this agent is let go before the next is looked at.
         with nullcontext() if simple else session.begin_nested() as looking:
-            now = Turn(tuple(wanted)) if simple else _turn(session, asking, campaign, spread, wanted)
-            row = _first(session, campaign, now.keys, asking.lease_now) if now.keys else None
+            now = Turn(tuple(wanted)) if simple else _turn(session, candidate, campaign, spread, wanted)
+            row = _first(session, campaign, now.keys, candidate.lease_now) if now.keys else None
             if row is None and looking is not None:
                 looking.rollback()
         if row is not None or now.stays:
@@ -286,13 +286,13 @@ def next_job(session: Session, asking: LeaseCandidate, keys: Sequence[str]) -> J
 
 
 def _in_order(
-    session: Session, asking: LeaseCandidate, keys: Sequence[str]
+    session: Session, candidate: LeaseCandidate, keys: Sequence[str]
 ) -> Iterator[tuple[str, str, Sequence[str]]]:
     """Campaigns and the needs to look for in each: first the parts that others wait for, then by turn."""
-    for campaign, key in asking.shared.begun:
+    for campaign, key in candidate.shared.begun:
         if key in keys:
             yield campaign, "any", (key,)
-    for campaign, spread in _campaigns(session, keys, asking.lease_now):
+    for campaign, spread in _campaigns(session, keys, candidate.lease_now):
         yield campaign, spread, keys
 
 
@@ -332,7 +332,7 @@ _CAMPAIGNS = {
 }
 
 
-def is_fair(session: Session, asking: LeaseCandidate, job_id: str) -> bool:
+def is_fair(session: Session, candidate: LeaseCandidate, job_id: str) -> bool:
     """Whether an agent may have a job that it names itself, as far as spreading and packing go.
 
     Asked before the job is locked: campaigns are locked before jobs, here as everywhere.
@@ -342,27 +342,27 @@ def is_fair(session: Session, asking: LeaseCandidate, job_id: str) -> bool:
         .join(JobRow, JobRow.campaign_id == CampaignRow.id)
         .where(JobRow.id == job_id)
     ).one_or_none()
-    if row is None or (row.spread == "any" and row.id not in asking.shared.machines):
+    if row is None or (row.spread == "any" and row.id not in candidate.shared.machines):
         return True
-    return bool(_turn(session, asking, row.id, row.spread, (row.needs,)).keys)
+    return bool(_turn(session, candidate, row.id, row.spread, (row.needs,)).keys)
 
 
-def _turn(session: Session, asking: LeaseCandidate, campaign: str, spread: str, keys: Sequence[str]) -> Turn:
+def _turn(session: Session, candidate: LeaseCandidate, campaign: str, spread: str, keys: Sequence[str]) -> Turn:
     # Two agents that ask at the same time must not both be the first.
     session.execute(select(CampaignRow.id).where(CampaignRow.id == campaign).with_for_update(key_share=True))
     now = Turn(tuple(keys))
-    machines = asking.shared.machines.get(campaign, {})
+    machines = candidate.shared.machines.get(campaign, {})
     if machines:
-        now = _parts_for(session, asking, campaign, keys, machines)
+        now = _parts_for(session, candidate, campaign, keys, machines)
     if spread == "any":
         return now
     fair = _is_its_own if spread == "pack" else _is_its_turn
     # Parts are spread in any case: what a campaign wishes for its jobs is about the others.
-    keep = [key for key in now.keys if key in machines or fair(session, asking, campaign, key)]
+    keep = [key for key in now.keys if key in machines or fair(session, candidate, campaign, key)]
     return Turn(tuple(keep), now.stays)
 
 
-def _is_its_own(session: Session, asking: LeaseCandidate, campaign: str, key: str) -> bool:
+def _is_its_own(session: Session, candidate: LeaseCandidate, campaign: str, key: str) -> bool:
     """Packed: the agent that began with these needs continues, unless it is gone or cannot."""
     began = session.scalars(
         select(AttemptRow.agent_id)
@@ -371,13 +371,13 @@ def _is_its_own(session: Session, asking: LeaseCandidate, campaign: str, key: st
         .order_by(AttemptRow.leased_at.desc())
         .limit(1)
     ).one_or_none()
-    if began is None or began == asking.agent.id:
+    if began is None or began == candidate.agent.id:
         return True
     holder = session.get(AgentRow, began)
-    return holder is None or holder.draining or holder.state == "faulty" or key not in asking.met(session, holder)
+    return holder is None or holder.draining or holder.state == "faulty" or key not in candidate.met(session, holder)
 
 
-def _is_its_turn(session: Session, asking: LeaseCandidate, campaign: str, key: str) -> bool:
+def _is_its_turn(session: Session, candidate: LeaseCandidate, campaign: str, key: str) -> bool:
     """Spread: no idle agent that could take it has had fewer jobs of this campaign."""
     held: dict[str, int] = dict(
         session.execute(
@@ -387,23 +387,23 @@ def _is_its_turn(session: Session, asking: LeaseCandidate, campaign: str, key: s
             .group_by(AttemptRow.agent_id)
         ).all()
     )
-    own_jobs = held.get(asking.agent.id, 0)
+    own_jobs = held.get(candidate.agent.id, 0)
     if own_jobs == 0:
         return True
     return not any(
-        held.get(agent, 0) < own_jobs and (row := session.get(AgentRow, agent)) and key in asking.met(session, row)
-        for agent in _idle(session, asking, campaign)
+        held.get(agent, 0) < own_jobs and (row := session.get(AgentRow, agent)) and key in candidate.met(session, row)
+        for agent in _idle(session, candidate, campaign)
     )
 
 
-def _idle(session: Session, asking: LeaseCandidate, campaign: str) -> list[str]:
+def _idle(session: Session, candidate: LeaseCandidate, campaign: str) -> list[str]:
     """Agents that have room for a job and asked for one recently: one that never asks holds up no other."""
     busy_until = select(func.max(AttemptRow.ended_at)).where(AttemptRow.agent_id == AgentRow.id).scalar_subquery()
     began = session.scalar(select(func.min(JobRow.submitted_at)).where(JobRow.campaign_id == campaign)) or 0.0
     rows = session.execute(
         select(AgentRow.id, AgentRow.enrolled_at, busy_until.label("busy_until"))
-        .where(AgentRow.id != asking.agent.id, AgentRow.draining.is_(False))
+        .where(AgentRow.id != candidate.agent.id, AgentRow.draining.is_(False))
         .where(AgentRow.state.in_(("active", "busy")), AgentRow.slots > _HOLDS)
     ).all()
     since = {row.id: max(row.enrolled_at, row.busy_until or 0.0, began) for row in rows}
-    return [agent for agent, idle_since in since.items() if asking.now - idle_since < asking.patience_s]
+    return [agent for agent, idle_since in since.items() if candidate.now - idle_since < candidate.patience_s]

@@ -54,10 +54,12 @@ class Transactions(TableAccess):
         """Now, for leases, waits and deadlines: a clock that is set ends none of them and prolongs none."""
         return self.steady.now_s()
 
-    def _tell(self, session: Session, campaign: str, job: str | None, kind: str, detail: Mapping[str, object]) -> None:
-        self._tell_all(session, [(campaign, job)], kind, detail)
+    def _log_event(
+        self, session: Session, campaign: str, job: str | None, kind: str, detail: Mapping[str, object]
+    ) -> None:
+        self._log_events(session, [(campaign, job)], kind, detail)
 
-    def _tell_all(
+    def _log_events(
         self, session: Session, whom: Iterable[tuple[str, str | None]], kind: str, detail: Mapping[str, object]
     ) -> None:
         """Write the same line into the history of many; parts that say nothing are left out."""

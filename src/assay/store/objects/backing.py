@@ -136,7 +136,7 @@ class Backing:
         """Whether the object store did not answer a moment ago, so that it is not asked now."""
         return self._away is not None and self._monotonic() < self._away[0]
 
-    def asked(self, act: Callable[[ObjectFiles], T]) -> T:
+    def attempted(self, act: Callable[[ObjectFiles], T]) -> T:
         with self._opening:
             if self._away is not None:
                 until, last_failure = self._away
@@ -161,17 +161,17 @@ class Backing:
 
     def facts(self, key: str) -> ObjectFacts | None:
         """What the object store knows about an object; None when it has none."""
-        return self.asked(lambda objects: objects.facts(key))
+        return self.attempted(lambda objects: objects.facts(key))
 
     def delete(self, keys: Sequence[str]) -> None:
         """Delete objects; those that are not there are gone already."""
-        self.asked(lambda objects: objects.delete(keys))
+        self.attempted(lambda objects: objects.delete(keys))
 
     def fetch(self, key: str, digest: str, path: Path) -> bool:
         actual = ""
         for _ in range(_TRIES):
             try:
-                actual = self.asked(lambda objects: _download(objects.get(key), digest, path))
+                actual = self.attempted(lambda objects: _download(objects.get(key), digest, path))
             except FileNotFoundError:
                 return False
             if actual == digest:
@@ -193,7 +193,7 @@ class Backing:
             return content.hexdigest()
 
         try:
-            return self.asked(read)
+            return self.attempted(read)
         except FileNotFoundError:
             return None
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _STATUS = re.compile(r"status code: (\d{3})(?: ([A-Za-z -]+))?")
 _CODE = re.compile(r"<Code>([^<]{1,100})</Code>")
 _MESSAGE = re.compile(r"<Message>([^<]{1,300})</Message>")
-_ASKED = re.compile(r"performing [A-Z]+ (https?://[^/\s?]+)")
+_URL = re.compile(r"performing [A-Z]+ (https?://[^/\s?]+)")
 # Below what the library says in a line it draws its own insides; the reason is the last text in there.
 _INSIDES = "\n\nDebug source"
 _REASON = re.compile(r'(?:message|error): "([^"]{1,200})"')
@@ -42,8 +42,8 @@ _CONNECT = timedelta(seconds=5)
 # One request: a part of 8 MiB beside fifteen others takes a minute on a line of 20 Mbit/s.
 _REQUEST = timedelta(minutes=3)
 # Whether an object exists is asked while a user waits, who gives up after half a minute.
-_ASK = timedelta(seconds=10)
-_ASK_WITHIN = timedelta(seconds=5)
+_QUICK = timedelta(seconds=10)
+_QUICK_WITHIN = timedelta(seconds=5)
 # A store that is away is reported soon: what was to be sent waits on disk, and is sent later.
 _RETRIES = 4
 _RETRY_WITHIN = timedelta(seconds=20)
@@ -81,7 +81,7 @@ class S3Failure:
 
 def read_answer(text: str) -> S3Failure:
     line, _, insides = text.partition(_INSIDES)
-    status, code, message, server = (pattern.search(line) for pattern in (_STATUS, _CODE, _MESSAGE, _ASKED))
+    status, code, message, server = (pattern.search(line) for pattern in (_STATUS, _CODE, _MESSAGE, _URL))
     if status is not None:
         parts = [f"{status[1]} {status[2] or ''}".strip(), code[1] if code else "", message[1] if message else ""]
         said = ": ".join(filter(None, parts))
@@ -114,7 +114,7 @@ class S3Objects:
         self.place = place
         self._obstore = _library()
         self._store = self._opened(_REQUEST, _RETRY_WITHIN)
-        self._asked = self._opened(_ASK, min(_ASK_WITHIN, _RETRY_WITHIN))
+        self._quick = self._opened(_QUICK, min(_QUICK_WITHIN, _RETRY_WITHIN))
 
     def put(self, key: str, source: Path) -> None:
         """Send a file; its content is part of the signature, so that what arrives is what was sent."""
@@ -132,7 +132,7 @@ class S3Objects:
 
     def facts(self, key: str) -> ObjectFacts | None:
         with suppress(FileNotFoundError), self._translated_errors(key):
-            return _facts(self._obstore.head(self._asked, key))
+            return _facts(self._obstore.head(self._quick, key))
         return None
 
     def delete(self, keys: Iterable[str]) -> None:

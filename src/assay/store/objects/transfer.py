@@ -25,7 +25,7 @@ from assay.store.tables import ArtefactRow, JobArtefactRow, RunRow
 
 # Sample files are small: what takes time is the way there and back.
 _TOGETHER = 4
-_LOOK_EVERY_S = 0.2
+_POLL_S = 0.2
 # A mark is made before its file is put in place. One whose file has not come after this long belongs to nothing.
 _FORGOTTEN_S = 600.0
 # A copy that was used so lately may be open.
@@ -60,11 +60,11 @@ def tried(backing: Backing, folder: Path) -> bool:
     source = folder / f".{content.hex()}"
     source.write_bytes(content)
     try:
-        backing.asked(lambda objects: objects.put(key, source))
+        backing.attempted(lambda objects: objects.put(key, source))
     finally:
         source.unlink(missing_ok=True)
     back = backing.content_digest(key)
-    there = backing.asked(lambda objects: next(objects.list("samples"), None) or next(objects.list("artefacts"), None))
+    there = backing.attempted(lambda store: next(store.list("samples"), None) or next(store.list("artefacts"), None))
     backing.delete([key])
     if back != hashlib.sha256(content).hexdigest():
         raise StoreError("what was written cannot be read back", code=DAMAGED, at=backing.url)
@@ -151,7 +151,7 @@ class _Work:
                 thread.start()
             for thread in threads:
                 while thread.is_alive() and not self.stop.is_set():
-                    thread.join(_LOOK_EVERY_S)
+                    thread.join(_POLL_S)
         except BaseException:  # such as Ctrl-C
             self._off = True
             raise
@@ -205,7 +205,7 @@ class _Work:
             reason = "a file is damaged and was not sent: its content does not match its name"
             self._failed(Problem("damaged", reason, str(path), "restore it from a copy"), ends=False)
             return False
-        self.backing.asked(lambda objects: objects.put(key, path))
+        self.backing.attempted(lambda objects: objects.put(key, path))
         return True
 
     def delete(self, marks: Collection[Mark], wanted: Wanted) -> None:
@@ -364,11 +364,11 @@ def verify(engine: Engine, backing: Backing, shelves: Shelves, *, content: bool 
     return VerifyReport(count, there, tuple(waiting), tuple(missing), tuple(damaged), tuple(replaced), unnamed)
 
 
-def fetch_all(engine: Engine, shelves: Shelves, tell: Callable[[str], None]) -> FetchReport:
+def fetch_all(engine: Engine, shelves: Shelves, notify: Callable[[str], None]) -> FetchReport:
     """Bring every file that records name to this machine."""
     fetched, missing, damaged = 0, [], []
     for shelf, digest in _not_here(named(engine), shelves):
-        tell(shelf.key(digest))
+        notify(shelf.key(digest))
         try:
             if shelf.find(digest) is None:
                 missing.append(shelf.key(digest))
@@ -393,4 +393,4 @@ def _not_here(known: Mapping[Kind, Mapping[str, int | None]], shelves: Shelves) 
 
 def _listed(backing: Backing, kind: Kind) -> dict[str, int]:
     """Key of each object of a kind → its size."""
-    return backing.asked(lambda objects: {entry.key: entry.size_bytes for entry in objects.list(kind)})
+    return backing.attempted(lambda objects: {entry.key: entry.size_bytes for entry in objects.list(kind)})

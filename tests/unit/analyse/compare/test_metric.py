@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy import stats as reference
 
 from assay.analyse.compare import compare_metric
-from assay.analyse.compare.metric import RelativeChange, change_between, runs_to_tell
+from assay.analyse.compare.metric import RelativeChange, change_between, runs_to_decide
 from assay.analyse.summary import summarise
 
 SLOW, FAST = (10.0, 10.1, 9.9, 10.05), (9.0, 9.1, 8.9, 9.05)
@@ -130,7 +130,7 @@ def test_swapping_the_sides_swaps_the_answer(left, right) -> None:
 @pytest.mark.parametrize("effect", [0.015, 0.02, 0.03])
 def test_the_runs_that_are_named_tell_four_times_in_five(effect) -> None:
     seen = RelativeChange(np.log1p(effect), 0.02 * np.sqrt(2 / 3), 4.0, logarithmic=True, base=1.0)
-    needed = runs_to_tell(seen, 3, 0.95)
+    needed = runs_to_decide(seen, 3, 0.95)
     assert needed is not None
     rng = np.random.default_rng(1)
     pairs = np.exp(0.02 * rng.standard_normal((1000, 2, needed)))
@@ -140,4 +140,4 @@ def test_the_runs_that_are_named_tell_four_times_in_five(effect) -> None:
 
 @pytest.mark.parametrize("effect", [0.0, 1e-5])
 def test_a_tiny_change_would_need_more_runs_than_are_worth_naming(effect) -> None:
-    assert runs_to_tell(RelativeChange(effect, 0.01, 4.0, logarithmic=True, base=1.0), 3, 0.95) is None
+    assert runs_to_decide(RelativeChange(effect, 0.01, 4.0, logarithmic=True, base=1.0), 3, 0.95) is None

@@ -129,14 +129,14 @@ def test_a_watch_from_too_long_ago_is_told_apart(server, client):
 
 def look_again_and_again(mirror):
     for _ in range(20):
-        mirror.look(5.0)
+        mirror.poll(5.0)
 
 
 def test_a_mirror_outlives_a_server_that_is_stopped_and_forgets(server, client):
     heard = []
-    mirror = Mirror(client, "ConfigMap", tell=heard.append)
+    mirror = Mirror(client, "ConfigMap", notify=heard.append)
     client.create(thing("a"))
-    mirror.look(1.0)
+    mirror.poll(1.0)
     cutting = threading.Timer(0.3, server.stop)
     cutting.start()
     with pytest.raises(MeasureError) as caught:
@@ -148,7 +148,7 @@ def test_a_mirror_outlives_a_server_that_is_stopped_and_forgets(server, client):
     server.start()
     for _ in range(3):
         with suppress(MeasureError):
-            mirror.look(1.0)
+            mirror.poll(1.0)
     assert [name_of(one) for one in mirror.items] == ["a", "b"]
     assert [name_of(one.item) for one in heard] == ["a", "b"]
 
@@ -197,17 +197,17 @@ def test_after_a_silence_a_refusal_counts_as_silence_for_a_while(server, client)
         client.create(thing())
     server.refusals.clear()
     server.denied |= {("list", "pods"), ("watch", "pods"), ("get", "pods/log")}
-    asked = [
+    requests = [
         lambda: client.list("Pod"),
         lambda: list(client.watch("Pod", since="1", within_s=1)),
         lambda: list(client.logs("p", "job")),
     ]
-    for ask in asked:
+    for ask in requests:
         with pytest.raises(MeasureError, match="only just come back") as caught:
             ask()
         assert caught.value.problem.code == "kubernetes-silent"
     client._silent_s -= 61
-    for ask in asked:
+    for ask in requests:
         with pytest.raises(MeasureError) as caught:
             ask()
         assert caught.value.problem.code == "kubernetes-forbidden"
@@ -234,16 +234,16 @@ def test_rights_are_asked_for_one_by_one(server, client):
 
 def test_a_log_comes_as_it_is_written(server, client):
     server.objects.create("pods", "bench", thing("p", "Pod"))
-    asked = {}
+    query_sent = {}
 
     def logs(_pod, query):
-        asked.update(query)
+        query_sent.update(query)
         yield b"one\ntwo"
         yield b"\nthree\n"
 
     server.logs = logs
     assert b"".join(client.logs("p", "job", since_s=2.5, timestamps=True)) == b"one\ntwo\nthree\n"
-    assert asked == {"container": "job", "sinceSeconds": "2", "timestamps": "true"}
+    assert query_sent == {"container": "job", "sinceSeconds": "2", "timestamps": "true"}
 
 
 def test_a_log_that_has_not_begun_is_empty_and_one_of_nobody_is_told(server, client):

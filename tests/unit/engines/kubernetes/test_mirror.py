@@ -66,17 +66,17 @@ class Server:
 
 def mirror(server: Server) -> tuple[Mirror, list[Change]]:
     heard: list[Change] = []
-    return Mirror(server, "Pod", tell=heard.append), heard
+    return Mirror(server, "Pod", notify=heard.append), heard
 
 
 def test_it_lists_once_and_then_watches():
     server = Server()
     server.put("a")
     one, heard = mirror(server)
-    assert one.look(1.0) == 1
+    assert one.poll(1.0) == 1
     server.put("b")
     server.remove("a")
-    assert one.look(1.0) == 2
+    assert one.poll(1.0) == 2
     assert [name_of(item) for item in one.items] == ["b"]
     assert [(change.what, name_of(change.item)) for change in heard] == [
         ("ADDED", "a"),
@@ -84,21 +84,21 @@ def test_it_lists_once_and_then_watches():
         ("DELETED", "a"),
     ]
     assert server.lists == 1
-    assert one.look(1.0) == 0
+    assert one.poll(1.0) == 0
 
 
 def test_a_watch_that_was_cut_goes_on_where_it_was():
     server = Server()
     one, heard = mirror(server)
-    one.look(1.0)
+    one.poll(1.0)
     for name in "abcd":
         server.put(name)
     for cut_after in (2, 1):
         server.cut_after = cut_after
         with pytest.raises(MeasureError):
-            one.look(1.0)
+            one.poll(1.0)
     server.cut_after = None
-    assert one.look(1.0) == 1
+    assert one.poll(1.0) == 1
     assert [name_of(change.item) for change in heard] == ["a", "b", "c", "d"]
     assert server.lists == 1, "nothing had to be listed again"
 
@@ -108,36 +108,36 @@ def test_what_the_server_forgot_is_listed_again_and_told_once():
     one, heard = mirror(server)
     server.put("a")
     server.put("b")
-    one.look(1.0)
+    one.poll(1.0)
     server.remove("a")
     server.put("b")
     server.put("c")
     server.forget()
-    assert one.look(1.0) == 3
+    assert one.poll(1.0) == 3
     assert [(change.what, name_of(change.item)) for change in heard[2:]] == [
         ("DELETED", "a"),
         ("MODIFIED", "b"),
         ("ADDED", "c"),
     ]
-    assert one.look(1.0) == 0
+    assert one.poll(1.0) == 0
 
 
 def test_a_server_that_is_away_loses_nothing():
     server = Server()
     server.put("a")
     one, heard = mirror(server)
-    one.look(1.0)
+    one.poll(1.0)
     server.away = True
     for _ in range(3):
         with pytest.raises(MeasureError):
-            one.look(1.0)
+            one.poll(1.0)
     assert [name_of(item) for item in one.items] == ["a"], "what was known stays"
     server.put("b")
     server.forget()
     with pytest.raises(MeasureError):
-        one.look(1.0)
+        one.poll(1.0)
     server.away = False
-    assert one.look(1.0) == 1
+    assert one.poll(1.0) == 1
     assert [name_of(change.item) for change in heard] == ["a", "b"]
 
 
@@ -171,10 +171,10 @@ def test_after_any_story_the_mirror_shows_what_is_there(acts):
         else:
             server.cut_after, server.away = (1 if act == "cut" else None), act == "away"
             with suppress(MeasureError):
-                one.look(1.0)
+                one.poll(1.0)
     server.cut_after, server.away = None, False
-    one.look(1.0)
-    one.look(1.0)
+    one.poll(1.0)
+    one.poll(1.0)
     assert {name_of(item): item for item in one.items} == server.items
     alive: dict[str, str] = {}
     for change in heard:  # every story that was told makes sense by itself

@@ -3,7 +3,7 @@
 import pytest
 
 from assay.documents import from_json, to_json
-from assay.engines.kubernetes.objects.plan import Group, asked_of, group, job_pod, needed_secrets, shipped
+from assay.engines.kubernetes.objects.plan import Group, group, job_pod, needed_secrets, resources_of, shipped
 from assay.errors import UsageError
 from assay.plan.plan import make_plan
 from assay.spec.kubernetes import Kubernetes, Pod
@@ -52,8 +52,14 @@ def test_services_have_pods_and_points_go_one_after_another():
         ("point-0001", "point", (1,), "point-0000"),
     ]
     llm, db = made[0].services
-    assert (llm.image, llm.port, llm.asked.gpus, llm.asked.memory, llm.asked.cpus) == ("llm:1", 8000, 1, 8 * 2**30, 2.0)
-    assert (db.image, db.asked.nodes, db.asked.gpus) == ("assay:1", {"disk": "ssd"}, None)
+    assert (llm.image, llm.port, llm.resources.gpus, llm.resources.memory, llm.resources.cpus) == (
+        "llm:1",
+        8000,
+        1,
+        8 * 2**30,
+        2.0,
+    )
+    assert (db.image, db.resources.nodes, db.resources.gpus) == ("assay:1", {"disk": "ssd"}, None)
     parallel = served({"parallel": True}, matrix={"load.concurrency": [1, 8]})
     assert [one.after for one in parallel] == ["", ""]
 
@@ -70,7 +76,7 @@ def test_clients_of_a_point_share_a_group_and_have_resources_of_their_own():
     assert (point.jobs, point.meets, point.members) == ((0, 1, 2, 3), True, 4)
     assert (point.pod.cpus, point.pod.gpus, point.pod.image) == (2.0, 0, "assay:1")
     assert type(point.pod) is Pod
-    assert {service.asked.gpus for service in point.services} == {2}
+    assert {service.resources.gpus for service in point.services} == {2}
 
 
 def test_clients_of_an_endpoint_meet_without_services():
@@ -111,8 +117,8 @@ def test_services_beside_the_client_add_up_in_its_pod():
     )
     (one,) = group(jobs, benchmark)
     assert (one.kind, one.services) == ("jobs", ())
-    asked = asked_of(jobs[0], one)
-    assert (asked.gpus, asked.memory) == (1, 9 * 2**30)
+    resources = resources_of(jobs[0], one)
+    assert (resources.gpus, resources.memory) == (1, 9 * 2**30)
 
 
 @pytest.mark.parametrize("kubernetes", [{"clients": {"count": 2, "cpus": 2}}, {"each": {"db": {"gpus": 1}}}, {}])

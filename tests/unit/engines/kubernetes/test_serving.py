@@ -90,9 +90,9 @@ def test_services_are_told_where_they_and_the_others_listen():
 )
 def test_a_service_is_asked_until_it_is_ready_and_then_left_alone(ready, probe):
     one = container({"llm": {"command": "x", "ready": {"within": "90s", **ready}}})
-    asked = one["startupProbe"]
-    assert {key: asked[key] for key in probe} == probe
-    assert asked["failureThreshold"] * asked["periodSeconds"] == 90
+    startup = one["startupProbe"]
+    assert {key: startup[key] for key in probe} == probe
+    assert startup["failureThreshold"] * startup["periodSeconds"] == 90
     assert "readinessProbe" not in one
     assert "livenessProbe" not in one, "nobody ends a service that is slow under load"
 

@@ -82,8 +82,8 @@ def unscheduled(message, ago_s=480.0):
     return pod(node="", phase="Pending", conditions=[condition])
 
 
-def look(pods, events=(), of=None, asked=ASKED):
-    return observe("assay-c1-job-0", job() if of is None else of, pods, events, asked)
+def look(pods, events=(), of=None, resources=ASKED):
+    return observe("assay-c1-job-0", job() if of is None else of, pods, events, resources)
 
 
 def told(*pods, events=(), of=None, **more):
@@ -486,7 +486,7 @@ def test_the_facts_of_an_attempt_are_those_that_were_told():
     assert facts["waited_s"] == 100.0
     assert "restarts" not in facts
     assert (facts["limit_memory_bytes"], "limit_cpus" in facts, "gpus" in facts) == (2**30, False, False)
-    free = facts_of(look([state], asked=PodResources(cpus=0.5, memory=1, gpus=2, limited=False)))
+    free = facts_of(look([state], resources=PodResources(cpus=0.5, memory=1, gpus=2, limited=False)))
     assert (free["gpus"], [name for name in free if name.startswith("limit_")]) == (2, []), "asked for, not held to it"
     assert facts_of(look([])) == {"job": "assay-c1-job-0", "state": "not told"}
     bare = read_pod(pod(containers=[running(imageID="docker://abc")]))

@@ -104,11 +104,11 @@ def test_a_worker_begins_no_earlier_than_told():
 def test_a_crew_works_together_and_leaves_nothing():
     with WorkerPool([(CPU,), (CPU,)]) as crew:
         workers = list(crew._workers)
-        crew.ask(do="memory", kernel="triad", size=64_000, block=4096, seed=1)
+        crew.call_all(do="memory", kernel="triad", size=64_000, block=4096, seed=1)
         assert crew.timed(3) > 0
         assert crew.check().wrong == ""
         with pytest.raises(MemoryError):
-            crew.ask(do="memory", kernel="copy", size=2**60, block=4096, seed=1)
+            crew.call_all(do="memory", kernel="copy", size=2**60, block=4096, seed=1)
         with pytest.raises(RuntimeError, match="holds no work"):
             crew.timed(1)
         assert crew.death() == ""
@@ -120,7 +120,7 @@ def test_a_worker_that_dies_is_told_with_its_signal():
     with WorkerPool([()]) as crew:
         os.kill(crew._workers[0].pid, signal.SIGKILL)
         with pytest.raises(RuntimeError, match="ended with -9"):
-            crew.ask(do="drop")
+            crew.call_all(do="drop")
         assert "-9" in crew.death()
 
 
@@ -132,14 +132,14 @@ def small(**more) -> Processor:
 def test_all_tests_of_this_processor_with_small_sizes(monkeypatch):
     monkeypatch.setattr(sweep, "BLOCK_S", 0.001)
     notes = []
-    wish = BenchOptions(
+    options = BenchOptions(
         ("copy", "read", "write", "triad", "fp32", "fp64", "int8", "bf16", "transfer", "scaling"),
         sizes=(32 * 1024, MIB, 2 * MIB),
         shapes=(64, 96),
         each_s=0.01,
         compare=True,
     )
-    found = measure(wish, lambda share, note: notes.append((share, note)), small())
+    found = measure(options, lambda share, note: notes.append((share, note)), small())
     by_name = {one.name: one for one in found.tests}
     for name in ("copy", "copy_one", "read", "write", "triad", "triad_one"):
         one = by_name[name]
@@ -166,8 +166,8 @@ def test_all_tests_of_this_processor_with_small_sizes(monkeypatch):
 @pytest.mark.live
 def test_a_size_without_memory_leaves_the_others(monkeypatch):
     monkeypatch.setattr(sweep, "BLOCK_S", 0.001)
-    wish = BenchOptions(("copy",), sizes=(MIB, 2**60, 2 * MIB), each_s=0.01)
-    found = measure(wish, lambda *_: None, small(cpus=(CPU,)))
+    options = BenchOptions(("copy",), sizes=(MIB, 2**60, 2 * MIB), each_s=0.01)
+    found = measure(options, lambda *_: None, small(cpus=(CPU,)))
     one = found.tests[0]
     assert [point.size for point in one.points] == [MIB, 2 * MIB]
     assert one.left_out[str(2**60)].startswith("out of memory")

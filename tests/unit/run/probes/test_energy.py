@@ -92,7 +92,7 @@ def test_mean_powers_count_for_the_part_of_their_stretch_that_lies_inside():
 
 def test_power_of_a_counter_that_moves_in_steps():
     stepping = counter(
-        *((look / 50, 10.0 * ((look * 2 + 5) // 10)) for look in range(30))
+        *((read / 50, 10.0 * ((read * 2 + 5) // 10)) for read in range(30))
     )  # 10 J each tenth of a second
     assert power_between_steps(stepping) == pytest.approx(100.0, rel=0.01)
     assert power_between_steps(counter((0, 1.0), (1, 1.0), (2, 2.0))) is None

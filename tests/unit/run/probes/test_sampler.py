@@ -60,17 +60,17 @@ def machine(root: Path, *, driver: bool = True) -> Path:
     return root
 
 
-def seen_of(looker: Sampler, root: Path, seconds: float = 0.5, *, pid: int | None = None, during=lambda: None):
+def sampled(sampler: Sampler, root: Path, seconds: float = 0.5, *, pid: int | None = None, during=lambda: None):
     """Look for a while at this process, and give back what was seen."""
-    looker.begin(os.getpid() if pid is None else pid)
+    sampler.begin(os.getpid() if pid is None else pid)
     begin = time.perf_counter_ns()
     for number in range(round(seconds / 0.02)):
-        looker.look()
+        sampler.read()
         time.sleep(0.02)
         if number == round(seconds / 0.04):
             during()
     end = time.perf_counter_ns()
-    told = looker.finish([("measure", begin, end)], {}, root / "out.csv.gz")
+    told = sampler.finish([("measure", begin, end)], {}, root / "out.csv.gz")
     return told, (end - begin) / 1e9
 
 
@@ -79,9 +79,9 @@ def looked(tmp_path):
     made = []
 
     def make(boards: Boards, **more) -> Sampler:
-        looker = Sampler(0.02, (), machine(tmp_path), lambda: boards, **more)
-        made.append(looker)
-        return looker
+        sampler = Sampler(0.02, (), machine(tmp_path), lambda: boards, **more)
+        made.append(sampler)
+        return sampler
 
     yield make
     for one in made:
@@ -89,9 +89,9 @@ def looked(tmp_path):
 
 
 def test_a_known_ramp_of_energy_comes_out(tmp_path, looked):
-    looker = looked(Boards(300.0, 500.0))
-    looker.settle()
-    told, seconds = seen_of(looker, tmp_path)
+    sampler = looked(Boards(300.0, 500.0))
+    sampler.settle()
+    told, seconds = sampled(sampler, tmp_path)
     first, second = told["energy"]
     assert (first["grade"], second["grade"]) == ("counter", "counter")
     assert first["joules"] == pytest.approx(300 * seconds, rel=0.08)
@@ -106,9 +106,9 @@ def test_a_known_ramp_of_energy_comes_out(tmp_path, looked):
 
 
 def test_a_board_without_a_counter_is_sampled_and_its_idle_power_is_what_it_told(tmp_path, looked):
-    looker = looked(Boards(250.0, counter=False))
-    looker.settle()
-    told, seconds = seen_of(looker, tmp_path)
+    sampler = looked(Boards(250.0, counter=False))
+    sampler.settle()
+    told, seconds = sampled(sampler, tmp_path)
     (found,) = told["energy"]
     assert (found["grade"], found["idle_w"]) == ("sampled", 250.0)
     assert found["joules"] == pytest.approx(250 * seconds, rel=0.1)
@@ -116,9 +116,9 @@ def test_a_board_without_a_counter_is_sampled_and_its_idle_power_is_what_it_told
 
 def test_a_board_that_is_lost_in_the_middle_leaves_the_others(tmp_path, looked):
     boards = Boards(300.0, 500.0)
-    looker = looked(boards)
-    looker.settle()
-    told, seconds = seen_of(looker, tmp_path, 0.6, during=lambda: boards.fails.add(0))
+    sampler = looked(boards)
+    sampler.settle()
+    told, seconds = sampled(sampler, tmp_path, 0.6, during=lambda: boards.fails.add(0))
     assert told["absent"]["gpu:0"] == "lost in the middle: GPU 0 is lost"
     by_source = {one["source"]: one for one in told["energy"]}
     assert by_source["NVML energy counter of GPU 1"]["joules"] == pytest.approx(500 * seconds, rel=0.08)
@@ -131,7 +131,7 @@ def test_a_board_that_is_lost_in_the_middle_leaves_the_others(tmp_path, looked):
 
 def test_a_driver_that_hangs_holds_nothing_up(tmp_path, looked):
     boards = Boards(300.0)
-    told, _ = seen_of(looked(boards), tmp_path, 0.4, during=lambda: setattr(boards, "hang_s", 20.0))
+    told, _ = sampled(looked(boards), tmp_path, 0.4, during=lambda: setattr(boards, "hang_s", 20.0))
     assert "did not answer within" in told["absent"]["gpu"]
     assert told["looks"] >= 5
     assert "job.cpu_pct" in told["statistics"]
@@ -139,19 +139,19 @@ def test_a_driver_that_hangs_holds_nothing_up(tmp_path, looked):
 
 def test_reasons_for_throttling_are_those_of_the_window(tmp_path, looked):
     boards = Boards(300.0)
-    looker = looked(boards)
-    told, _ = seen_of(looker, tmp_path, during=lambda: setattr(boards, "bits", 4.0))
+    sampler = looked(boards)
+    told, _ = sampled(sampler, tmp_path, during=lambda: setattr(boards, "bits", 4.0))
     assert told["throttled"]["gpu:0"] == ("power cap",)
     boards.bits = 0.0
-    looker._look_at_gpus()
-    looker._gpus.taken()
-    again, _ = seen_of(looker, tmp_path)
+    sampler._read_gpus()
+    sampler._gpus.taken()
+    again, _ = sampled(sampler, tmp_path)
     assert again["throttled"]["gpu:0"] == ()
 
 
 def test_processes_of_others_on_a_board_are_named(tmp_path, looked):
-    looker = looked(Boards(300.0, pids=(os.getpid(), 1)))
-    told, _ = seen_of(looker, tmp_path)
+    sampler = looked(Boards(300.0, pids=(os.getpid(), 1)))
+    told, _ = sampled(sampler, tmp_path)
     (name,) = told["foreign"]["gpu:0"]
     assert name.endswith("(pid 1)")
     assert told["statistics"]["gpu:0.job_processes"]["max"] == 1.0
@@ -159,13 +159,13 @@ def test_processes_of_others_on_a_board_are_named(tmp_path, looked):
 
 def test_numbers_of_another_container_are_not_taken_for_strangers(tmp_path, looked):
     boards = Boards(300.0)
-    looker = looked(boards)
-    looker._look_at_gpus()
+    sampler = looked(boards)
+    sampler._read_gpus()
 
     def comes() -> None:
         boards.pids = (4_000_000,)
 
-    told, _ = seen_of(looker, tmp_path, 1.2, during=comes)
+    told, _ = sampled(sampler, tmp_path, 1.2, during=comes)
     assert told["foreign"] == {"gpu:0": ()}
     assert "another container" in told["absent"]["gpu:0.processes"]
     assert "gpu:0.job_processes" not in told["statistics"]
@@ -175,8 +175,8 @@ def test_a_machine_without_a_driver_never_asks_for_boards(tmp_path):
     def never():
         raise AssertionError("there is no driver")
 
-    looker = Sampler(0.02, (), machine(tmp_path, driver=False), never)
-    told, _ = seen_of(looker, tmp_path, 0.1)
+    sampler = Sampler(0.02, (), machine(tmp_path, driver=False), never)
+    told, _ = sampled(sampler, tmp_path, 0.1)
     assert not [name for name in told["absent"] if name.startswith("gpu")]
 
 
@@ -184,18 +184,18 @@ def test_a_driver_whose_library_is_missing_says_so(tmp_path):
     def missing():
         raise ImportError("no module named pynvml")
 
-    looker = Sampler(0.02, (), machine(tmp_path), missing)
-    told, _ = seen_of(looker, tmp_path, 0.1)
+    sampler = Sampler(0.02, (), machine(tmp_path), missing)
+    told, _ = sampled(sampler, tmp_path, 0.1)
     assert told["absent"]["gpu"] == "NVML cannot be loaded: no module named pynvml"
 
 
 def test_an_h200_played_back_through_the_reader_of_the_house(tmp_path):
     told_by_board = board("h200")
-    looker = Sampler(0.02, (), machine(tmp_path), lambda: GpuReader(Nvml(told_by_board).load))
+    sampler = Sampler(0.02, (), machine(tmp_path), lambda: GpuReader(Nvml(told_by_board).load))
     try:
-        told, _ = seen_of(looker, tmp_path, 0.3)
+        told, _ = sampled(sampler, tmp_path, 0.3)
     finally:
-        looker.close()
+        sampler.close()
     assert told["statistics"]["gpu:0.sm_mhz"]["mean"] == 345.0
     assert told["throttled"]["gpu:0"] == ()
     (found,) = told["energy"]
@@ -224,16 +224,16 @@ class Clock:
 
 def test_a_package_whose_counter_wraps_within_the_window(tmp_path):
     package = Clock(machine(tmp_path, driver=False), watts=1000.0)
-    looker = Sampler(0.02, (), tmp_path)
-    looker.begin(os.getpid())
+    sampler = Sampler(0.02, (), tmp_path)
+    sampler.begin(os.getpid())
     begin = time.perf_counter_ns()
     for _ in range(50):
         package.tick()
-        looker.look()
+        sampler.read()
         time.sleep(0.02)
     package.tick()
     end = time.perf_counter_ns()
-    told = looker.finish([("measure", begin, end)], {"all": (begin, end)}, tmp_path / "out.csv.gz")
+    told = sampler.finish([("measure", begin, end)], {"all": (begin, end)}, tmp_path / "out.csv.gz")
     seconds = (end - begin) / 1e9
     (found,) = told["energy"]
     assert 1000.0 * seconds > 2 * package.RANGE_UJ / 1e6  # it went round at least twice, a little at a time
@@ -244,8 +244,8 @@ def test_a_package_whose_counter_wraps_within_the_window(tmp_path):
 
 
 def test_a_machine_that_shows_nothing_still_gives_an_answer(tmp_path):
-    looker = Sampler(0.02, (os.getpid(),), tmp_path)
-    told, _ = seen_of(looker, tmp_path, 0.1)
+    sampler = Sampler(0.02, (os.getpid(),), tmp_path)
+    told, _ = sampled(sampler, tmp_path, 0.1)
     assert told["statistics"] == {}
     assert told["energy"] == []
     assert {"machine.cpu_pct", "machine.memory_available_bytes", "rapl"} <= told["absent"].keys()
@@ -253,35 +253,35 @@ def test_a_machine_that_shows_nothing_still_gives_an_answer(tmp_path):
 
 
 def test_what_fails_in_a_look_is_told_and_the_next_is_tried(tmp_path):
-    looker = Sampler(0.02, (), machine(tmp_path, driver=False))
-    real = looker._own.read
-    looker._own.read = lambda: 1 / 0
-    looker.look()
-    looker._own.read = real
-    told, _ = seen_of(looker, tmp_path, 0.1)
+    sampler = Sampler(0.02, (), machine(tmp_path, driver=False))
+    real = sampler._own.read
+    sampler._own.read = lambda: 1 / 0
+    sampler.read()
+    sampler._own.read = real
+    told, _ = sampled(sampler, tmp_path, 0.1)
     assert told["absent"]["looking"] == "ZeroDivisionError: division by zero"
     assert "machine.cpu_pct" in told["statistics"]
 
 
 def test_a_run_of_hours_is_looked_at_less_often(tmp_path):
-    looker = Sampler(0.1, (), tmp_path)
-    assert looker.wait_s() == 0.1
-    looker._run.at_ns = [0] * 36_000
-    assert looker.wait_s() == 0.2
-    looker._run.at_ns = [0] * 108_000
-    assert looker.wait_s() == 0.8
+    sampler = Sampler(0.1, (), tmp_path)
+    assert sampler.wait_s() == 0.1
+    sampler._run.at_ns = [0] * 36_000
+    assert sampler.wait_s() == 0.2
+    sampler._run.at_ns = [0] * 108_000
+    assert sampler.wait_s() == 0.8
 
 
 def test_the_window_that_a_target_counted_in_goes_before_its_phase(tmp_path, looked):
     """A load waits for its last answers in its phase `measure`; nothing of that is in its rates."""
-    looker = looked(Boards(300.0))
-    looker.begin(os.getpid())
+    sampler = looked(Boards(300.0))
+    sampler.begin(os.getpid())
     begin = time.perf_counter_ns()
     for _ in range(20):
-        looker.look()
+        sampler.read()
         time.sleep(0.02)
     middle, end = begin + (time.perf_counter_ns() - begin) // 2, time.perf_counter_ns()
-    told = looker.finish([("measure", begin, end), ("window", begin, middle)], {}, tmp_path / "out.csv.gz")
+    told = sampler.finish([("measure", begin, end), ("window", begin, middle)], {}, tmp_path / "out.csv.gz")
     assert tuple(told["window_ns"]) == (begin, middle)
     assert told["energy"][0]["joules"] == pytest.approx(300 * (middle - begin) / 1e9, rel=0.15)
     with gzip.open(tmp_path / "out.csv.gz", "rt") as file:

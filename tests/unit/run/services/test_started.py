@@ -135,7 +135,7 @@ def test_one_that_never_gets_ready_is_told_with_its_last_answer(tmp_path, scratc
     told: list[str] = []
     slow = service(script, ready={"http": "/health", "within": 2.5})
     begin = monotonic()
-    with pytest.raises(MeasureError) as caught, started({"llm": slow}, tmp_path, scratch, tell=told.append):
+    with pytest.raises(MeasureError) as caught, started({"llm": slow}, tmp_path, scratch, notify=told.append):
         pass
     assert 2.4 < monotonic() - begin < 20
     message = caught.value.problem.message

@@ -99,7 +99,7 @@ def test_only_one_asks_when_the_rest_is_over(objects, tmp_path):
             backing.facts(KEY)
         return "answered"
 
-    assert backing.asked(while_one_asks) == "answered"
+    assert backing.attempted(while_one_asks) == "answered"
     assert len(objects.asked) == 1
     assert not backing.rests
 
@@ -116,7 +116,7 @@ def test_a_refusal_is_an_answer(objects, tmp_path):
         raise StoreError("no", code="objects-denied")
 
     with pytest.raises(StoreError, match="no"):
-        backing.asked(refuse)
+        backing.attempted(refuse)
     assert not backing.rests
 
 

@@ -69,7 +69,7 @@ def connect(section: Kubernetes | None = None) -> Client:
         MeasureError: if the official client is not installed.
         UsageError: if there is no such context, or nothing says where a cluster is.
     """
-    asked = section or Kubernetes()
+    wanted = section or Kubernetes()
     try:
         from kubernetes import client, config
     except ImportError:
@@ -82,14 +82,14 @@ def connect(section: Kubernetes | None = None) -> Client:
     # Watches, logs and requests of several threads at the same time.
     settings.connection_pool_maxsize = 32
     place = os.environ.get("KUBECONFIG") or _USUAL
-    inside = asked.context is None and not _is_there(place) and _INSIDE.is_file()
+    inside = wanted.context is None and not _is_there(place) and _INSIDE.is_file()
     try:
-        namespace = _from_pod(config, settings) if inside else _from_file(config, settings, place, asked.context)
+        namespace = _from_pod(config, settings) if inside else _from_file(config, settings, place, wanted.context)
     except (config.ConfigException, OSError, KeyError, TypeError) as problem:
         message = f"nothing says how to enter a cluster: {problem}"
         remedy = "name a kubeconfig by KUBECONFIG, and a context in it by place.kubernetes.context"
         raise UsageError(message, code=CONFIG, at=str(_INSIDE) if inside else place, try_=remedy) from None
-    return Client(client.ApiClient(configuration=settings), asked.namespace or namespace or "default")
+    return Client(client.ApiClient(configuration=settings), wanted.namespace or namespace or "default")
 
 
 def _from_file(config: Any, settings: Any, place: str, context: str | None) -> str:  # noqa: ANN401
@@ -163,7 +163,7 @@ class Client:
         return str(self.api_client.configuration.host)
 
     def version(self) -> Version:
-        return read_version(self._ask("GET", "/version"))
+        return read_version(self._document("GET", "/version"))
 
     def create(self, document: Document) -> Document:
         """Make an object and return it as the server keeps it.
@@ -175,7 +175,7 @@ class Client:
             MeasureError: with the code `kubernetes-exists` if the name is taken by an object of another owner.
         """
         kind: Any = document["kind"]
-        answer = self._asked("POST", self._path(kind), body=document)
+        answer = self._sent("POST", self._path(kind), body=document)
         if answer.status == HTTPStatus.CONFLICT and "AlreadyExists" in reason_of(answer.content):
             if kind == "Secret":  # the right to make Secrets does not include reading them; its name says whose it is
                 return document
@@ -186,7 +186,7 @@ class Client:
         return document_of(answer, self.address, f"{kind} {name_of(document)}")
 
     def get(self, kind: Kind, name: str) -> Document | None:
-        answer = self._asked("GET", self._path(kind, name))
+        answer = self._sent("GET", self._path(kind, name))
         return None if answer.status == HTTPStatus.NOT_FOUND else document_of(answer, self.address, f"{kind} {name}")
 
     def list(self, kind: Kind, selector: str = "", *, fields: str = "") -> ObjectList:
@@ -195,9 +195,9 @@ class Client:
         going = ""
         while True:
             query = {"labelSelector": selector, "fieldSelector": fields, "limit": str(_PAGE), "continue": going}
-            answer = self._asked("GET", self._path(kind), query)
+            answer = self._sent("GET", self._path(kind), query)
             if answer.status == HTTPStatus.GONE and going:  # the first pages are too old: list again, without pages
-                answer = self._asked("GET", self._path(kind), {"labelSelector": selector, "fieldSelector": fields})
+                answer = self._sent("GET", self._path(kind), {"labelSelector": selector, "fieldSelector": fields})
                 items = []
             page = document_of(answer, self.address, f"{kind} list")
             # The items of a list do not say what they are.
@@ -230,7 +230,7 @@ class Client:
 
     def patch(self, kind: Kind, name: str, change: Document) -> Document | None:
         """Merge a part into an object; return it, or None where there is none."""
-        answer = self._asked("PATCH", self._path(kind, name), body=change, content="application/merge-patch+json")
+        answer = self._sent("PATCH", self._path(kind, name), body=change, content="application/merge-patch+json")
         return None if answer.status == HTTPStatus.NOT_FOUND else document_of(answer, self.address, f"{kind} {name}")
 
     def delete(self, kind: Kind, name: str, *, uid: str = "", grace_s: float | None = None) -> bool:
@@ -243,7 +243,7 @@ class Client:
         options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
         options |= {"preconditions": {"uid": uid}} if uid else {}
         options |= {"gracePeriodSeconds": max(0, round(grace_s))} if grace_s is not None else {}
-        answer = self._asked("DELETE", self._path(kind, name), body=options)
+        answer = self._sent("DELETE", self._path(kind, name), body=options)
         if answer.status == HTTPStatus.NOT_FOUND or (uid and answer.status == HTTPStatus.CONFLICT):
             return False
         document_of(answer, self.address, f"{kind} {name}")
@@ -298,7 +298,7 @@ class Client:
     def _may(self, right: Right) -> bool:
         resource, _, part = right.resource.partition("/")
         plain, _, group = resource.partition(".")
-        asked = {
+        attributes = {
             "namespace": self.namespace,
             "verb": right.verb,
             "group": group,
@@ -308,9 +308,9 @@ class Client:
         review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": {name: text for name, text in asked.items() if text}},
+            "spec": {"resourceAttributes": {name: text for name, text in attributes.items() if text}},
         }
-        answer = self._ask("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body=review)
+        answer = self._document("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body=review)
         return bool((answer.get("status") or {}).get("allowed"))
 
     # Requests
@@ -335,10 +335,10 @@ class Client:
         }
         return {"Accept": "application/json", "User-Agent": "assay", "Content-Type": content, **entry}
 
-    def _ask(self, method: str, path: str, *, body: Document | None = None) -> Mapping[str, Any]:
-        return document_of(self._asked(method, path, body=body), self.address, path)
+    def _document(self, method: str, path: str, *, body: Document | None = None) -> Mapping[str, Any]:
+        return document_of(self._sent(method, path, body=body), self.address, path)
 
-    def _asked(
+    def _sent(
         self,
         method: str,
         path: str,

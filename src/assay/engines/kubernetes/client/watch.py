@@ -43,7 +43,7 @@ class Mirror:
     kind: Kind
     selector: str = ""
     fields: str = ""
-    tell: Callable[[Change], None] | None = None
+    notify: Callable[[Change], None] | None = None
     """Gets every change, and what a new list shows to have changed meanwhile."""
     _items: dict[str, Document] = field(default_factory=dict)
     _since: str = ""
@@ -69,7 +69,7 @@ class Mirror:
         """
         self._take(self.api.list(self.kind, self.selector, fields=self.fields))
 
-    def look(self, within_s: float) -> int:
+    def poll(self, within_s: float) -> int:
         """Wait for changes and keep them, at most for a time; return how many there were.
 
         Args:
@@ -104,16 +104,16 @@ class Mirror:
             self._items.pop(name, None)
         else:
             self._items[name] = change.item
-        if self.tell is not None:
-            self.tell(change)
+        if self.notify is not None:
+            self.notify(change)
         return True
 
     def _take(self, listed: ObjectList) -> None:
         before, self._items = self._items, {name_of(document): document for document in listed.items}
         self._since = listed.version
-        if self.tell is not None:
+        if self.notify is not None:
             for change in differences(before, self._items):
-                self.tell(change)
+                self.notify(change)
 
 
 def differences(before: dict[str, Document], after: dict[str, Document]) -> Iterator[Change]:
@@ -187,11 +187,11 @@ class CampaignWatch:
             raise problem
 
     def _watch(self, kind: Kind) -> None:
-        mirror = Mirror(self.api, kind, of_campaign(self.campaign), tell=lambda change: self._take(kind, change))
+        mirror = Mirror(self.api, kind, of_campaign(self.campaign), notify=lambda change: self._take(kind, change))
         pause_s = _AGAIN_S
         while not self._closing.is_set():
             try:
-                mirror.look(_WATCH_S)
+                mirror.poll(_WATCH_S)
             except MeasureError as problem:
                 self._note(kind, problem)
                 self._closing.wait(pause_s)

@@ -15,7 +15,7 @@ from assay.documents import to_json
 from assay.engines.kubernetes.client.api import Document, metadata, name_of, uid_of
 from assay.engines.kubernetes.objects import names
 from assay.engines.kubernetes.objects.names import Part
-from assay.engines.kubernetes.objects.plan import Group, asked_of, shipped
+from assay.engines.kubernetes.objects.plan import Group, resources_of, shipped
 from assay.engines.kubernetes.objects.pods import (
     CONTAINER,
     DOCUMENT,
@@ -216,7 +216,7 @@ def _by_version(setting: Setting) -> Object:
 
 
 def _pod(setting: Setting, submission: JobSubmission, member: Member, *, indexed: bool) -> Object:
-    pod, asked = submission.group.pod, asked_of(submission.job, submission.group)
+    pod, resources = submission.group.pod, resources_of(submission.job, submission.group)
     mounts = [*_mounts(submission), *own_mounts(pod)]
     image = pod.image or setting.section.image or ""
     program = _program(submission.job)
@@ -227,19 +227,25 @@ def _pod(setting: Setting, submission: JobSubmission, member: Member, *, indexed
         pod,
         words=(setting.section.python, "-m", TASK),
         env=env,
-        asked=None if program else asked,
+        resources=None if program else resources,
         mounts=mounts,
     )
     made["terminationMessagePolicy"] = "File"
     containers = [made]
     if program:
         beside = container(
-            PROGRAM, program, pod, words=("/bin/sh", f"{DOCUMENT}/program.sh"), env=env, asked=asked, mounts=mounts
+            PROGRAM,
+            program,
+            pod,
+            words=("/bin/sh", f"{DOCUMENT}/program.sh"),
+            env=env,
+            resources=resources,
+            mounts=mounts,
         )
         containers.append(beside)
-    spec = pod_spec(pod, asked, containers, mounts, setting.version, apart=pod.one_per_node is not False)
+    spec = pod_spec(pod, resources, containers, mounts, setting.version, apart=pod.one_per_node is not False)
     spec |= {"restartPolicy": "Never", **({"shareProcessNamespace": True} if program else {})}
-    spec |= {"activeDeadlineSeconds": whole_seconds(asked.deadline_s)} if asked.deadline_s is not None else {}
+    spec |= {"activeDeadlineSeconds": whole_seconds(resources.deadline_s)} if resources.deadline_s is not None else {}
     spec |= member.names(indexed=indexed)
     return spec
 

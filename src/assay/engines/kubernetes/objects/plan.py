@@ -33,7 +33,7 @@ class GroupService:
     image: str
     port: int
     pod: Pod
-    asked: PodResources
+    resources: PodResources
     fetching: Mapping[str, str] = field(default_factory=dict)
     """Secrets that are needed to fetch its files: variable → where it is kept."""
 
@@ -111,13 +111,13 @@ def group(jobs: Sequence[Job], benchmark: Benchmark) -> tuple[Group, ...]:
     return (*_alone(section, alone), *shared)
 
 
-def asked_of(job: Job, group: Group) -> PodResources:
+def resources_of(job: Job, group: Group) -> PodResources:
     """What each pod of a job asks for.
 
     Raises:
         UsageError: if the section asks for less than the job needs.
     """
-    return asked_for(group.pod, _whole_needs(job, group))
+    return pod_resources(group.pod, _whole_needs(job, group))
 
 
 def shipped(job: Job) -> Job:
@@ -173,7 +173,7 @@ def _alone(section: Kubernetes, jobs: Sequence[Job]) -> Iterable[Group]:
         services=(),
     )
     for job in jobs:
-        asked_for(made.pod, _whole_needs(job, made))
+        pod_resources(made.pod, _whole_needs(job, made))
     yield made
 
 
@@ -201,29 +201,29 @@ def _point(section: Kubernetes, members: Sequence[Job]) -> Group:
         _services(section, first),
     )
     for job in members:
-        asked_of(job, made)
+        resources_of(job, made)
     return made
 
 
 def _ranks(section: Kubernetes, job: Job) -> Group:
-    asked, around = _together(job), section.distributed or Distributed()
-    assert asked is not None  # noqa: S101  (for the type alone)
-    if asked.launch == "first" and around.others is None:
+    load, around = _together(job), section.distributed or Distributed()
+    assert load is not None  # noqa: S101  (for the type alone)
+    if load.launch == "first" and around.others is None:
         raise _refused(
             "the first pod alone runs the command, and nothing says what the others run meanwhile",
             "distributed.others",
             "write for example /usr/sbin/sshd -D",
         )
-    made = Group(f"ranks-{job.index:04}", "ranks", (job.index,), job_pod(section), _services(section, job), asked.pods)
-    needed = asked_of(job, made)
-    if asked.ranks == "gpus" and not needed.gpus:
+    made = Group(f"ranks-{job.index:04}", "ranks", (job.index,), job_pod(section), _services(section, job), load.pods)
+    needed = resources_of(job, made)
+    if load.ranks == "gpus" and not needed.gpus:
         raise _refused(
             "place.kubernetes.distributed.ranks is gpus, and nothing says how many GPUs a pod has",
             "distributed.ranks",
             "set needs.gpus, or write how many processes a pod has",
         )
-    slots = (needed.gpus or 1) if asked.ranks == "gpus" else asked.ranks
-    return replace(made, slots=slots, launch=asked.launch)
+    slots = (needed.gpus or 1) if load.ranks == "gpus" else load.ranks
+    return replace(made, slots=slots, launch=load.launch)
 
 
 def _services(section: Kubernetes, job: Job) -> tuple[GroupService, ...]:
@@ -274,7 +274,7 @@ def _service(section: Kubernetes, name: str, service: Service) -> GroupService:
     fetching = {key: pod.secrets[key] for key in sorted(for_files)}
     secrets = {key: text for key, text in pod.secrets.items() if key in wanted or key in own.secrets}
     pod = pod.model_copy(update={"secrets": secrets})
-    return GroupService(name, image, service.port or USUAL_PORT, pod, asked_for(pod, service.needs), fetching)
+    return GroupService(name, image, service.port or USUAL_PORT, pod, pod_resources(pod, service.needs), fetching)
 
 
 def _secrets_for_files(service: Service, pod: Pod) -> set[str]:
@@ -366,7 +366,7 @@ class PodResources:
     """Labels that the node must carry."""
     deadline_s: float | None = None
 
-    def resources(self) -> dict[str, Any]:
+    def section(self) -> dict[str, Any]:
         """The section `resources` of a container; empty where nothing is asked for."""
         plain = {
             "cpu": None if self.cpus is None else cpu_words(self.cpus),
@@ -381,7 +381,7 @@ class PodResources:
         return {name: part for name, part in (("requests", requests), ("limits", limits)) if part}
 
 
-def asked_for(pod: Pod, needs: Needs) -> PodResources:
+def pod_resources(pod: Pod, needs: Needs) -> PodResources:
     """What a pod asks for: what its section says, and what its needs add where that is silent.
 
     Raises:
@@ -436,7 +436,7 @@ def _label(key: str, text: str) -> None:
         raise UsageError(message, code=_OPTION, at="needs.labels", try_=remedy) from None
 
 
-def _less(key: str, needed: str, asked: str) -> UsageError:
-    message = f"needs.{key} is {needed}, and place.kubernetes asks for {asked}"
+def _less(key: str, needed: str, requested: str) -> UsageError:
+    message = f"needs.{key} is {needed}, and place.kubernetes asks for {requested}"
     remedy = f"raise place.kubernetes.{key} (for a service under each), lower needs.{key}, or leave one of them out"
     return UsageError(message, code=_OPTION, at=f"place.kubernetes.{key}", try_=remedy)

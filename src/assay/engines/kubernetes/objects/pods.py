@@ -202,22 +202,22 @@ def container(
     *,
     words: Sequence[str] = (),
     env: Sequence[Mapping[str, Any]] = (),
-    asked: PodResources | None = None,
+    resources: PodResources | None = None,
     mounts: Sequence[Mounted] = (),
 ) -> Object:
     """One container.
 
     Args:
         words: its command, in place of the image's own; texts as they are.
-        asked: how much of the node it gets; nothing is requested when left out.
+        resources: how much of the node it gets; nothing is requested when left out.
     """
     security = _container_security(pod)
-    resources = {} if asked is None else asked.resources()
+    section = {} if resources is None else resources.section()
     made: Object = {"name": name, "image": image}
     made |= {"imagePullPolicy": _PULL[pod.pull]} if pod.pull else {}
     made |= {"command": [literal(word) for word in words]} if words else {}
     made |= {"env": [dict(variable) for variable in env]} if env else {}
-    made |= {"resources": resources} if resources else {}
+    made |= {"resources": section} if section else {}
     made |= {"volumeMounts": [mount.mount() for mount in mounts]} if mounts else {}
     made |= {"securityContext": security} if security else {}
     return made
@@ -225,7 +225,7 @@ def container(
 
 def pod_spec(
     pod: Pod,
-    asked: PodResources,
+    resources: PodResources,
     containers: Sequence[Object],
     mounts: Sequence[Mounted],
     version: Version,
@@ -241,7 +241,7 @@ def pod_spec(
     }
     optional: Object = {
         "volumes": [mount.volume() for mount in mounts],
-        "nodeSelector": dict(asked.nodes),
+        "nodeSelector": dict(resources.nodes),
         "tolerations": [_toleration(toleration) for toleration in pod.tolerations],
         "affinity": _keep_apart(pod, version) if apart else None,
         "imagePullSecrets": [{"name": name} for name in pod.pull_secrets],

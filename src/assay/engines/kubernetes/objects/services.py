@@ -39,7 +39,7 @@ FETCHED = f"{OWN_FOLDER}/{_VOLUME}"
 _CACHE = f"{FETCHED}/.cache"
 # Every address of the pod: the clients are elsewhere.
 LISTEN = "0.0.0.0"  # noqa: S104
-_LOOK_S, _ANSWER_S = 1, 5
+_POLL_S, _ANSWER_S = 1, 5
 # Fetching an image and warming a model may take as long again as getting ready.
 _SLACK_S = 600
 # How long a service may take to end when it is asked to.
@@ -53,14 +53,20 @@ def fetcher(setting: Setting, service: GroupService, wanted: Sequence[Fetch]) ->
     own = job_pod(setting.section)
     # Of the service's options those that are about its node hold for this container too; its image is ours.
     pod = service.pod.model_copy(update={"pull": own.pull})
-    asked = [entry.model_dump(mode="json", exclude_defaults=True) for entry in wanted]
+    fetches = [entry.model_dump(mode="json", exclude_defaults=True) for entry in wanted]
     env = [
         *secret_variables(service.fetching, setting.campaign),
         *plain_variables({**service.pod.env, "ASSAY_CACHE": _CACHE, "PYTHONUNBUFFERED": "1"}),
     ]
-    words = (setting.section.python, "-m", PROGRAM, json.dumps(asked), FETCHED)
+    words = (setting.section.python, "-m", PROGRAM, json.dumps(fetches), FETCHED)
     made = container(
-        FETCHER, own.image or "", pod, words=words, env=env, asked=_without_devices(service.asked), mounts=(_whole(),)
+        FETCHER,
+        own.image or "",
+        pod,
+        words=words,
+        env=env,
+        resources=_without_devices(service.resources),
+        mounts=(_whole(),),
     )
     made["terminationMessagePolicy"] = "FallbackToLogsOnError"
     return made
@@ -85,8 +91,8 @@ def _whole() -> Mounted:
     return Mounted(_VOLUME, FETCHED, {"emptyDir": {}})
 
 
-def _without_devices(asked: PodResources) -> PodResources:
-    return replace(asked, gpus=None, others={})
+def _without_devices(resources: PodResources) -> PodResources:
+    return replace(resources, gpus=None, others={})
 
 
 def service_objects(setting: Setting, group: Group, sections: Mapping[str, Service]) -> tuple[Object, ...]:
@@ -172,13 +178,15 @@ def _pod(setting: Setting, service: GroupService, section: Service, ports: Ports
         service.pod,
         words=_words(section, ports),
         env=[*secrets, *plain_variables({name: text for name, text in own.items() if name not in section.env}), *given],
-        asked=service.asked,
+        resources=service.resources,
         mounts=mounts,
     )
     made |= {"ports": [{"name": SERVICE, "containerPort": service.port}], **_probes(section.ready, service, ports)}
     made |= {"workingDir": section.cwd} if section.cwd else {}
     made["terminationMessagePolicy"] = "FallbackToLogsOnError"
-    spec = pod_spec(service.pod, service.asked, [made], mounts, setting.version, apart=bool(service.pod.one_per_node))
+    spec = pod_spec(
+        service.pod, service.resources, [made], mounts, setting.version, apart=bool(service.pod.one_per_node)
+    )
     if wanted:
         made["volumeMounts"] = [*made.get("volumeMounts", ()), *fetched_mounts(wanted)]
         spec["initContainers"] = [fetcher(setting, service, wanted)]
@@ -208,17 +216,17 @@ def _split(command: str | tuple[str, ...]) -> tuple[str, ...]:
 
 def _probes(ready: Ready, service: GroupService, ports: Ports) -> Object:
     """How Kubernetes knows that a service is ready: asked until it once is, and then left alone under the load."""
-    asked: list[Object] = []
+    probes: list[Object] = []
     if ready.http is not None:
         path = ports.fill(ready.http)
-        asked.append({"httpGet": {"path": path if path.startswith("/") else f"/{path}", "port": service.port}})
+        probes.append({"httpGet": {"path": path if path.startswith("/") else f"/{path}", "port": service.port}})
     if ready.command is not None:
-        asked.append({"exec": {"command": [ports.fill(word) for word in _split(ready.command)]}})
-    if (ready.tcp and ready.http is None) or not asked:
-        asked.insert(0, {"tcpSocket": {"port": service.port}})
-    tries = max(1, whole_seconds(ready.within) // _LOOK_S)
-    first = {**asked[0], "periodSeconds": _LOOK_S, "timeoutSeconds": _ANSWER_S, "failureThreshold": tries}
-    if len(asked) == 1:
+        probes.append({"exec": {"command": [ports.fill(word) for word in _split(ready.command)]}})
+    if (ready.tcp and ready.http is None) or not probes:
+        probes.insert(0, {"tcpSocket": {"port": service.port}})
+    tries = max(1, whole_seconds(ready.within) // _POLL_S)
+    first = {**probes[0], "periodSeconds": _POLL_S, "timeoutSeconds": _ANSWER_S, "failureThreshold": tries}
+    if len(probes) == 1:
         return {"startupProbe": first}
-    also = {**asked[1], "periodSeconds": 2, "timeoutSeconds": 30, "failureThreshold": _NEVER}
+    also = {**probes[1], "periodSeconds": 2, "timeoutSeconds": 30, "failureThreshold": _NEVER}
     return {"startupProbe": first, "readinessProbe": also}

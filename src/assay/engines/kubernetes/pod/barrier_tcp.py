@@ -21,7 +21,7 @@ from assay.errors import MeasureError
 from assay.files import write_whole
 from assay.run.load.barrier import Meeting, give_up
 
-_LOOK_S = 0.05
+_POLL_S = 0.05
 _AGAIN_S, _SLOWEST_S = 0.2, 2.0
 # A pod that was cut off comes back within this, or does not come back.
 SILENT_S = 15.0
@@ -30,7 +30,7 @@ _MODE = 0o644
 _PATH = re.compile(r"^(jobs|run-\d+)/(?:(host|absent)-(\d+)|start)\.json$")
 _LONGEST = 1 << 16
 _START = "start.json"
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,11 @@ class TcpBarrier:
     meeting: Meeting
     line: BarrierAddress
     runs: int
-    tell: Tell = lambda _text: None
+    notify: Notify = lambda _text: None
     ended: threading.Event = field(default_factory=threading.Event)
     closing: threading.Event = field(default_factory=threading.Event)
     ready: threading.Event = field(default_factory=threading.Event)
-    _told: dict[str, str] = field(default_factory=dict)
+    _files: dict[str, str] = field(default_factory=dict)
     """Files as everybody knows them: path → content."""
     problem: str = ""
 
@@ -82,19 +82,19 @@ class TcpBarrier:
     def own(self) -> Iterator[tuple[str, str | None]]:
         """Files of this pod that were written, changed or removed since the last look: path, and content or None."""
         files = dict(self._lying())
-        mine = [path for path in self._told if self._is_mine(path) and path not in files]
+        mine = [path for path in self._files if self._is_mine(path) and path not in files]
         for path in mine:
             if not (self.folder / Path(path).parent / _START).exists():
-                del self._told[path]
+                del self._files[path]
                 yield path, None
         for path, text in files.items():
-            if self._told.get(path) != text:
-                self._told[path] = text
+            if self._files.get(path) != text:
+                self._files[path] = text
                 yield path, text
 
     def known(self) -> dict[str, str]:
         """Everything that is known, for a pod that joins or comes back."""
-        return dict(self._told)
+        return dict(self._files)
 
     def take(self, path: str, text: str | None, who: int | None = None) -> bool:
         """Write what another pod says into this pod's folder; False where it is no business of that pod.
@@ -108,10 +108,10 @@ class TcpBarrier:
         place = self.folder / path
         with suppress(OSError):
             if text is None:
-                self._told.pop(path, None)
+                self._files.pop(path, None)
                 place.unlink(missing_ok=True)
             else:
-                self._told[path] = text
+                self._files[path] = text
                 write_whole(place, text.encode(), mode=_MODE)
         return True
 
@@ -126,7 +126,7 @@ class TcpBarrier:
         own = (f"host-{self.meeting.who}.json", f"absent-{self.meeting.who}.json", *([_START] if self.leads else []))
         return name in own
 
-    def _is_told_by_us(self, path: str) -> bool:
+    def _is_ours(self, path: str) -> bool:
         """Also what the first pod says of those that fell silent."""
         return self._is_mine(path) or (self.leads and Path(path).name.startswith("absent-"))
 
@@ -134,24 +134,24 @@ class TcpBarrier:
         """Own files that lie in the folder now; meetings that have begun no longer change."""
         with suppress(OSError):
             for place in sorted(self.folder.iterdir()):
-                begun = f"{place.name}/{_START}" in self._told and not self.leads
+                begun = f"{place.name}/{_START}" in self._files and not self.leads
                 if begun or not place.is_dir():
                     continue
                 for path in sorted(place.iterdir()):
                     name = f"{place.name}/{path.name}"
-                    if _PATH.match(name) and self._is_told_by_us(name):
+                    if _PATH.match(name) and self._is_ours(name):
                         with suppress(OSError):
                             yield name, path.read_text()
 
 
 @contextmanager
-def together(meeting: Meeting, line: BarrierAddress, runs: int, tell: Tell) -> Iterator[TcpBarrier]:
+def together(meeting: Meeting, line: BarrierAddress, runs: int, notify: Notify) -> Iterator[TcpBarrier]:
     """Keep a pod at the line of its meeting for as long as the body runs.
 
     Raises:
         MeasureError: if the first pod cannot listen.
     """
-    pod = TcpBarrier(meeting, line, runs, tell)
+    pod = TcpBarrier(meeting, line, runs, notify)
     pod.folder.mkdir(parents=True, exist_ok=True)
     work = _Hub(pod).run if pod.leads else _Caller(pod).run
     thread = threading.Thread(target=lambda: asyncio.run(work()), name="meeting", daemon=True)
@@ -187,19 +187,19 @@ class _Hub:
         pod.ready.set()
         async with server:
             while not pod.closing.is_set():
-                await self._look()
-                await asyncio.sleep(_LOOK_S)
-            await self._look()
+                await self._exchange()
+                await asyncio.sleep(_POLL_S)
+            await self._exchange()
             await self._farewell()
 
-    async def _look(self) -> None:
+    async def _exchange(self) -> None:
         for path, text in self._pod.own():
             await self._hand_on({"file": path, "text": text}, but=None)
         now_s = asyncio.get_running_loop().time()
         for who, since_s in list(self._lost.items()):
             if now_s - since_s > SILENT_S:
                 del self._lost[who]
-                self._pod.tell(f"pod {who} has fallen silent")
+                self._pod.notify(f"pod {who} has fallen silent")
                 self._pod.silent(who)
 
     async def _farewell(self) -> None:
@@ -207,7 +207,7 @@ class _Hub:
         await self._hand_on({"bye": True}, but=None)
         until_s = asyncio.get_running_loop().time() + _FAREWELL_S
         while self._lines and asyncio.get_running_loop().time() < until_s:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
 
     async def _call(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         who = None
@@ -284,7 +284,7 @@ class _Caller:
             while not pod.closing.is_set() and not listening.done():
                 self._say(writer)
                 await writer.drain()
-                await asyncio.sleep(_LOOK_S)
+                await asyncio.sleep(_POLL_S)
             self._say(writer)
             if pod.closing.is_set():
                 _write(writer, {"bye": True})

@@ -155,11 +155,11 @@ def _read(path: Path) -> bytes:
         ) from None
 
 
-_TELL_EVERY_S = 10.0
-Tell = Callable[[str], None]
+_NOTIFY_EVERY_S = 10.0
+Notify = Callable[[str], None]
 
 
-def await_services(inside: PodContext, *, tell: Tell, unless: Callable[[], None]) -> dict[str, RunningService]:
+def await_services(inside: PodContext, *, notify: Notify, unless: Callable[[], None]) -> dict[str, RunningService]:
     """Wait until the services of the job answer under their names.
 
     Kubernetes routes no request to a service before its own probe has found it ready, so an answer means that it
@@ -171,8 +171,8 @@ def await_services(inside: PodContext, *, tell: Tell, unless: Callable[[], None]
     begun_s = time.monotonic()
     running = {}
     for name, address in inside.services.items():
-        running[name] = _awaited(name, address, inside, begun_s, tell, unless)
-        tell(f"the service {name} answers at {running[name].base_url}")
+        running[name] = _awaited(name, address, inside, begun_s, notify, unless)
+        notify(f"the service {name} answers at {running[name].base_url}")
     for name, service in running.items():
         facts = warm_facts(name, service.base_url, inside.job.definition, unless)
         running[name] = replace(service, facts={**service.facts, **facts})
@@ -180,7 +180,7 @@ def await_services(inside: PodContext, *, tell: Tell, unless: Callable[[], None]
 
 
 def _awaited(
-    name: str, address: Address, inside: PodContext, begun_s: float, tell: Tell, unless: Callable[[], None]
+    name: str, address: Address, inside: PodContext, begun_s: float, notify: Notify, unless: Callable[[], None]
 ) -> RunningService:
     from assay.run.services.launch import Question, steps
 
@@ -201,9 +201,9 @@ def _awaited(
             message = f"the service {name} did not answer within {bound:g} s; last answer: {answer}"
             remedy = f"look at its log (assay logs JOB --service {name}), or raise ready.within"
             raise MeasureError(message, code="service-not-ready", at=f"services.{name}", try_=remedy)
-        if time.monotonic() - told_s >= _TELL_EVERY_S:
+        if time.monotonic() - told_s >= _NOTIFY_EVERY_S:
             told_s = time.monotonic()
-            tell(f"waiting for {name} since {told_s - begun_s:.0f} s: {answer}")
+            notify(f"waiting for {name} since {told_s - begun_s:.0f} s: {answer}")
         time.sleep(step_s)
     raise AssertionError("the steps never end")
 

@@ -44,7 +44,7 @@ LOG_BYTES = 8 * 2**20
 HOLD_S = 600.0
 # In the folder of a result: what waits there, and that it has been fetched.
 HELD, TAKEN = "held.json", "taken"
-_LOOK_S = 0.2
+_POLL_S = 0.2
 # Of a pod's last words Kubernetes keeps 4096 bytes.
 _LAST_WORDS = 3_000
 
@@ -375,7 +375,7 @@ def hand_over(sender: Sender, hold_s: float, unless: Callable[[], None]) -> Cont
     until_s = time.monotonic() + contents.wait_s
     while time.monotonic() < until_s and not (sender.out / TAKEN).exists():
         unless()
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
     return contents
 
 
@@ -397,7 +397,7 @@ def words_of(result: MultiRunJobResult) -> tuple[str, str, str]:
     return result.state, result.error.code if result.error else "", result.error.message if result.error else ""
 
 
-def uploader(url: str, token: str | None, tell: Callable[[str], None]) -> Callable[[Path, Parcel], bool]:
+def uploader(url: str, token: str | None, notify: Callable[[str], None]) -> Callable[[Path, Parcel], bool]:
     """Uploads files to a server; the first refusal is reported, and from then on the log is used."""
     from assay.place.fleet.client import FleetClient
 
@@ -412,7 +412,7 @@ def uploader(url: str, token: str | None, tell: Callable[[str], None]) -> Callab
                 client.upload(path, parcel.sha256, path.name)
         except AssayError as problem:
             refused.append(problem.problem.message)
-            tell(f"the server {url} does not take results: {problem.problem.message}; they go into the log instead")
+            notify(f"the server {url} does not take results: {problem.problem.message}; they go into the log instead")
             return False
         return True
 

@@ -62,9 +62,9 @@ _OTHERS_BYTES = 2**20
 _STANDING = "standing-by"
 # A command needs a moment to start anyway, and finds the others by itself: no need to set the start far ahead.
 LEAD_S = 0.2
-_LOOK_S = 0.2
+_POLL_S = 0.2
 _GRACE_S = 10.0
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 def main() -> int:
@@ -111,7 +111,7 @@ class PodTask:
             return 0
         last_words(self.environ, *words_of(result))
         with suppress(TerminationRequest):  # all that fits is out already; no process fetches the rest now
-            hand_over(sender, float(self.environ.get(HOLD, HOLD_S)), self.watchman.look)
+            hand_over(sender, float(self.environ.get(HOLD, HOLD_S)), self.watchman.check)
         return 0 if result.state == "done" else NOT_MEASURED
 
     @property
@@ -133,7 +133,7 @@ class PodTask:
                 if line is not None and self._stands_by():
                     self._stand_by(line, job, view.note)
                     return None
-                services = await_services(inside, tell=view.note, unless=self.watchman.look)
+                services = await_services(inside, notify=view.note, unless=self.watchman.check)
                 result = self._executed(path, job, sender, line, services)
                 why = result.error.message if result.error is not None else "it has ended"
             except AssayError as problem:
@@ -178,7 +178,7 @@ class PodTask:
         )
 
     @contextmanager
-    def _line(self, job: Job, tell: Callable[[str], None]) -> Iterator[TcpBarrier | None]:
+    def _line(self, job: Job, notify: Callable[[str], None]) -> Iterator[TcpBarrier | None]:
         """The line to the pods that go with this one; None where it goes alone."""
         ranks = self.inside.ranks
         if ranks is None:
@@ -186,19 +186,19 @@ class PodTask:
             return
         meeting = Meeting(str(self.inside.work / "meeting"), ranks.rank, len(ranks.peers))
         line = BarrierAddress(ranks.peers[0], ranks.port, self.inside.secret, self.inside.address)
-        with together(meeting, line, job.definition.measure.runs, tell) as barrier:
+        with together(meeting, line, job.definition.measure.runs, notify) as barrier:
             yield barrier
 
     def _stands_by(self) -> bool:
         ranks = self.inside.ranks
         return ranks is not None and ranks.launch == "first" and ranks.rank > 0
 
-    def _stand_by(self, line: TcpBarrier, job: Job, tell: Callable[[str], None]) -> None:
+    def _stand_by(self, line: TcpBarrier, job: Job, notify: Callable[[str], None]) -> None:
         ranks = self.inside.ranks
         if ranks is None:
             raise AssertionError("only one of several pods stands by")
         patience_s = job.definition.measure.timeout * job.definition.measure.runs
-        stand_by(ranks, line, patience_s, tell, self.watchman.look, to_start(ranks.others, self.inside))
+        stand_by(ranks, line, patience_s, notify, self.watchman.check, to_start(ranks.others, self.inside))
 
 
 @contextmanager
@@ -234,11 +234,11 @@ def _is_boxed(inside: PodContext) -> bool:
     return isinstance(target, CommandTarget) and target.is_boxed
 
 
-def before_run(meeting: Meeting, within_s: float, tell: Tell) -> Callable[[int], None]:
+def before_run(meeting: Meeting, within_s: float, notify: Notify) -> Callable[[int], None]:
     """What a pod does before each run: wait until all others are about to begin the same one, then for the moment."""
 
     def wait(run_id: int) -> None:
-        tell(f"waiting for the other {meeting.of - 1} pods before run {run_id + 1}")
+        notify(f"waiting for the other {meeting.of - 1} pods before run {run_id + 1}")
         met = meet(meeting.of_run(run_id), meeting.who, meeting.of, within_s, lead_s=LEAD_S)
         time.sleep(max(0.0, (met.start_at_ns - time.time_ns()) / 1e9))
 
@@ -249,7 +249,7 @@ def stand_by(
     ranks: Ranks,
     line: TcpBarrier,
     within_s: float,
-    tell: Tell,
+    notify: Notify,
     unless: Callable[[], None],
     start: tuple[Sequence[str], Mapping[str, str]] | None = None,
 ) -> None:
@@ -267,8 +267,8 @@ def stand_by(
         raise MeasureError(message, code="command", at="place.kubernetes.distributed.others", try_=remedy) from None
     try:
         begin_together(line.meeting, within_s)
-        tell(f"pod {ranks.rank} stands by")
-        while not line.wait_over(_LOOK_S):
+        notify(f"pod {ranks.rank} stands by")
+        while not line.wait_over(_POLL_S):
             unless()
             if (code := process.poll()) is not None:
                 raise MeasureError(

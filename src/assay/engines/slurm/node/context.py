@@ -23,7 +23,7 @@ CODE = "submission-abandoned"
 VARIABLE = "ASSAY_SUBMISSION_WITHIN"
 _WITHIN_S = 600.0
 # How often the lines are read, of which there may be many on a shared file system.
-_LOOK_S = 5.0
+_POLL_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class SubmissionWatch:
         """Why no process will end this batch job, in words; empty as long as one may."""
         if self._whole or self._now() < self._due_s:
             return ""
-        self._due_s = self._now() + min(_LOOK_S, self._within_s / 4)
+        self._due_s = self._now() + min(_POLL_S, self._within_s / 4)
         try:
             lines = list(self._folder.noted())
         except AssayError:  # a shared folder that is away for a moment

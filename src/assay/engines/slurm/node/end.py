@@ -21,7 +21,7 @@ from assay.spec.slurm import MONITOR
 # Longer than services are given to end when they are asked in good order.
 GRACE_S = 25.0
 MONITOR_GRACE_S = 300.0
-_LOOK_S = 1.0
+_POLL_S = 1.0
 _MODE = 0o644
 _TRIES = 3
 _BEFORE_BEGIN = ("PENDING", "CONFIGURING", "SUSPENDED", "REQUEUED")
@@ -30,7 +30,7 @@ _BEFORE_BEGIN = ("PENDING", "CONFIGURING", "SUSPENDED", "REQUEUED")
 def main(arguments: list[str]) -> int:
     """End the services of a group."""
     folder, name = SharedFolder(Path(arguments[0])), arguments[1]
-    ask_to_end(folder, name)
+    request_end(folder, name)
     try:
         from assay.engines.slurm.commands import CommandLine
 
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def ask_to_end(folder: SharedFolder, group: str) -> None:
+def request_end(folder: SharedFolder, group: str) -> None:
     """Write the file that asks the services of a group to end."""
     write_whole(folder.stop(group), b"the clients have ended\n", mode=_MODE)
 
@@ -71,7 +71,7 @@ def end_group(
         running = [job for job in left if job.state not in _BEFORE_BEGIN]
         if not running or time.monotonic() >= until_s:
             break
-        sleep(_LOOK_S)
+        sleep(_POLL_S)
     keys = tuple(dict.fromkeys(job.key for job in left))
     if keys:
         scheduler.cancel(keys)
@@ -85,7 +85,7 @@ def _found(scheduler: Scheduler, campaign: str, group: str) -> list[BatchState]:
         except MeasureError:
             if attempt + 1 == _TRIES:
                 raise
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
         else:
             return [job for job in jobs if not is_final(job.state) and _belongs(job, campaign, group)]
     raise AssertionError("the last try returns or raises")

@@ -25,7 +25,7 @@ from assay.spec.slurm import MONITOR
 
 GROUP = NAME = MONITOR
 END = f"{MONITOR}-end"
-_LOOK_EVERY_S = 0.2
+_POLL_S = 0.2
 _MODE = 0o644
 
 
@@ -108,7 +108,7 @@ def wait_for_monitor(folder: SharedFolder, within_s: float) -> str | None:
             return f"the monitor failed: {reason(folder)}"
         if time.monotonic() > until:
             return f"the monitor was not there within {within_s:g} s"
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_POLL_S)
     return None
 
 
@@ -129,7 +129,7 @@ def watched(
     services: Sequence[str] = (),
     paths: Mapping[str, str] | None = None,
     host: str = "",
-    tell: Callable[[str], None] | None = None,
+    notify: Callable[[str], None] | None = None,
 ) -> Iterator[bool]:
     """Have this node, and the services that are started on it, scraped while the body runs; never a reason to fail.
 
@@ -143,7 +143,7 @@ def watched(
         Whether the node is watched.
     """
     order = read_order(folder.metrics)
-    say = tell or (lambda _: None)
+    say = notify or (lambda _: None)
     why = "" if order is None else wait_for_monitor(folder, order.settings.within)
     if order is None or why:
         if why:
@@ -163,7 +163,7 @@ def watched(
                     services=services,
                     host=host or node_address(),
                     listen="0.0.0.0",  # noqa: S104 - the nodes of the campaign scrape it
-                    tell=tell,
+                    notify=notify,
                 )
             )
             stack.enter_context(announcing(replace(where, paths=dict(paths or {}))))

@@ -16,8 +16,8 @@ from assay.files import write_whole
 from assay.run.services import How, RunningService
 from assay.spec.benchmark import Service
 
-_LOOK_S = 0.1
-_TELL_EVERY_S = 10.0
+_POLL_S = 0.1
+_NOTIFY_EVERY_S = 10.0
 _MODE = 0o644
 
 
@@ -114,7 +114,7 @@ def await_services(
     group: str,
     services: Mapping[str, Service],
     *,
-    tell: Callable[[str], None],
+    notify: Callable[[str], None],
     unless: Callable[[], None] = lambda: None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, RunningService]:
@@ -128,21 +128,21 @@ def await_services(
     while len(running) < len(services):
         unless()
         for name in services:
-            if name not in running and (record := _look(folder, group, name)) is not None:
+            if name not in running and (record := _published(folder, group, name)) is not None:
                 running[name] = record.running()
         waiting = [name for name in services if name not in running]
         now_s = time.monotonic()
         if late := [name for name in waiting if now_s - begun_s > service_patience_s(services[name])]:
             raise _silent(late[0], service_patience_s(services[late[0]]))
-        if waiting and now_s - told_s >= _TELL_EVERY_S:
+        if waiting and now_s - told_s >= _NOTIFY_EVERY_S:
             told_s = now_s
-            tell(f"waiting for {_list(waiting)} since {now_s - begun_s:.0f} s")
+            notify(f"waiting for {_list(waiting)} since {now_s - begun_s:.0f} s")
         if waiting:
-            sleep(_LOOK_S)
+            sleep(_POLL_S)
     return {name: running[name] for name in services}
 
 
-def _look(folder: SharedFolder, group: str, name: str) -> ServiceRecord | None:
+def _published(folder: SharedFolder, group: str, name: str) -> ServiceRecord | None:
     try:
         return read_published(folder, group, name)
     except UsageError as wrong:

@@ -80,7 +80,7 @@ class _Holding:
         logs.mkdir(parents=True, exist_ok=True)
         for old in (self.folder.service(self.group, self.name), self.folder.failed_service(self.group, self.name)):
             old.unlink(missing_ok=True)  # a requeued job starts from scratch
-        self.watchman.look()
+        self.watchman.check()
         named, host = self._those_named(), node_address()
         with (
             watched(
@@ -90,12 +90,18 @@ class _Holding:
                 services=[self.name],
                 paths=self._paths(),
                 host=host,
-                tell=_say,
+                notify=_say,
             ),
             scratch_folder() as scratch,
             fetched_service(self.name, self.section, Path(self.job.base), cache_folder()) as section,
             held(
-                {self.name: section}, Path(self.job.base), scratch, known=named, tell=self._tell, host=host, logs=logs
+                {self.name: section},
+                Path(self.job.base),
+                scratch,
+                known=named,
+                notify=self._notify,
+                host=host,
+                logs=logs,
             ) as running,
         ):
             self._publish(running[self.name])
@@ -113,10 +119,10 @@ class _Holding:
         services = {
             name: self.job.definition.services[name] for name in sorted(others & set(self.job.definition.services))
         }
-        return await_services(self.folder, self.group, services, tell=_say, unless=self.watchman.look)
+        return await_services(self.folder, self.group, services, notify=_say, unless=self.watchman.check)
 
     def _publish(self, running: RunningService) -> None:
-        facts = warm_facts(self.name, running.base_url, self.job.definition, self.watchman.look)
+        facts = warm_facts(self.name, running.base_url, self.job.definition, self.watchman.check)
         refuse_ended([running])
         publish(
             self.folder,
@@ -132,16 +138,16 @@ class _Holding:
         while exit_of(running) is None:
             self.watchman.wait()
         # A batch system signals all processes of a job together: the service may end before our own signal arrives.
-        for _ in range(_LAST_LOOKS):
+        for _ in range(_LAST_READS):
             self.watchman.wait()
         refuse_ended([running])
 
-    def _tell(self, note: str) -> None:
+    def _notify(self, note: str) -> None:
         _say(note)
-        self.watchman.look()
+        self.watchman.check()
 
 
-_LAST_LOOKS = 3
+_LAST_READS = 3
 
 
 def _job(folder: SharedFolder, known: NodeCampaign, group: str, name: str) -> Job:

@@ -67,10 +67,10 @@ def _measured(folder: SharedFolder, group: Group, job: Job, watchman: Terminatio
     view = ProgressView(partial(write_progress, folder.progress(job.index)))
     try:
         if meeting is not None:
-            begin_anew(meeting, job.definition.measure.runs)
+            clear_absences(meeting, job.definition.measure.runs)
         # The services of the group, once they are ready on their nodes; the job's own node starts the others itself
         elsewhere = {service.name: job.definition.services[service.name] for service in group.services}
-        services = await_services(folder, group.name, elsewhere, tell=view.note, unless=watchman.look)
+        services = await_services(folder, group.name, elsewhere, notify=view.note, unless=watchman.check)
         own = [name for name in job.definition.services if name not in services]
         with watched(
             folder,
@@ -78,7 +78,7 @@ def _measured(folder: SharedFolder, group: Group, job: Job, watchman: Terminatio
             who=f"{group.name}-{job.index:04}",
             services=own,
             paths=_paths(job, own),
-            tell=view.note,
+            notify=view.note,
         ):
             _begin(job, meeting, view)
             result = execute_document(
@@ -108,7 +108,7 @@ def meeting_of(folder: SharedFolder, group: str, job: Job) -> Meeting | None:
     return Meeting(str(folder.barrier(group, 0).parent), job.definition.load.host or 0, job.definition.load.hosts)
 
 
-def begin_anew(meeting: Meeting, runs: int, environ: Mapping[str, str] | None = None) -> None:
+def clear_absences(meeting: Meeting, runs: int, environ: Mapping[str, str] | None = None) -> None:
     """Where Slurm has put this job back into the queue, forget who gave up before: they may come again too."""
     if int((os.environ if environ is None else environ).get(_RESTARTS) or 0):
         for place in meeting_places(meeting, runs):

@@ -69,7 +69,7 @@ class ClientConnection:
         self.on_body = self.parts.append
         self._done = self._keep = False
         self._until_close = True
-        self._headers_seen = False
+        self._headers_read = False
         self._left = b""
         self._size = 0
         self._attempt = 0
@@ -276,12 +276,12 @@ class ClientConnection:
             self._until_close = False
 
     def on_headers_complete(self) -> None:
-        self._headers_seen = True
+        self._headers_read = True
 
     def on_message_complete(self) -> None:
         status = self._parser.get_status_code()  # type: ignore[union-attr]
         if status < 200:  # an interim answer: the real one follows
-            self._headers_seen = False
+            self._headers_read = False
             return
         self.status = status
         # Asked here, for it has forgotten that afterwards.
@@ -304,7 +304,7 @@ class ClientConnection:
         self.parts.clear()
         self.kept = b""
         self.problem = ""
-        self._done = self._headers_seen = self.retried = False
+        self._done = self._headers_read = self.retried = False
         self._until_close = True
 
     # -- ends --------------------------------------------------------------------------------------------------------
@@ -312,7 +312,7 @@ class ClientConnection:
     def _eof(self) -> None:
         if self.state != "busy":
             self.shut()
-        elif self._headers_seen and self._until_close:
+        elif self._headers_read and self._until_close:
             self.status = self._parser.get_status_code()  # type: ignore[union-attr]
             self._close()
             self.owner.ended(self, _OK if self.status < _FIRST_REDIRECT else _STATUS)
@@ -321,7 +321,7 @@ class ClientConnection:
 
     def _broken(self, problem: OSError) -> None:
         if self._size:
-            self.status = self._parser.get_status_code() if self._headers_seen and self._parser else 0
+            self.status = self._parser.get_status_code() if self._headers_read and self._parser else 0
             self._fail("truncated", str(problem))
         elif not self.fresh and not self.retried and (self._rested or self._closed_soon(problem)):
             self.owner.resent += 1
@@ -343,7 +343,7 @@ class ClientConnection:
     def cut(self, outcome: str) -> None:
         """End the open request from our side."""
         if self.state not in ("idle", "closed"):
-            self.status = self._parser.get_status_code() if self._headers_seen and self._parser else 0
+            self.status = self._parser.get_status_code() if self._headers_read and self._parser else 0
             self._fail(outcome, f"no {self.state} within the time" if self.state in UNCONNECTED else "")
 
     def shut(self) -> None:

@@ -176,7 +176,7 @@ class Driver:
         self._pieces = 0
         self._drain_ns = 0
         self.early_ns = 0  # how long before a request is due the loop wants to be awake
-        self._next_look = 30
+        self._next_check = 30
         self._tick_ns = 0
 
     # -- what a loop must say ----------------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ class Driver:
             if self.phase == WARMUP and self._is_warm(now):
                 # Not from the last look at the network: what was sent since then was still warm-up.
                 self._measure_from(perf_counter_ns())
-            self._look_for_an_end(now)
+            self._check_end(now)
         return bool(self.stopped) and (not self.busy or now >= self._drain_ns)
 
     def _is_overdue(self, connection: ClientConnection, now: int) -> bool:
@@ -350,8 +350,8 @@ class Driver:
             return self.answered >= warmup.requests
         if elapsed_s >= warmup.seconds:
             return True
-        if warmup.detect and len(self._durations) >= self._next_look:
-            self._next_look = int(len(self._durations) * 1.4) + 1
+        if warmup.detect and len(self._durations) >= self._next_check:
+            self._next_check = int(len(self._durations) * 1.4) + 1
             return self.asks.steady(np.frombuffer(self._durations, dtype=np.int64).copy())
         return False
 
@@ -362,7 +362,7 @@ class Driver:
         self._cpu[0] = time.process_time()
         self._waited[0] = _waited_s()
         self._durations = array("q")
-        self._next_look = 64
+        self._next_check = 64
         np.frombuffer(self._lags, dtype=np.int64)[:] = 0
         self.asks.measuring()
 
@@ -376,7 +376,7 @@ class Driver:
         drain_ns = now + self._timeout_ns
         self._drain_ns = drain_ns if self.load.deadline_ns is None else min(drain_ns, self.load.deadline_ns)
 
-    def _look_for_an_end(self, now: int) -> None:
+    def _check_end(self, now: int) -> None:
         why = self._reason_to_stop(now)
         if why:
             self._stop(now, why)
@@ -418,9 +418,9 @@ class Driver:
             return False
         if elapsed_s >= load.at_most_s:
             return True
-        if elapsed_s < load.at_least_s or len(self._durations) < self._next_look:
+        if elapsed_s < load.at_least_s or len(self._durations) < self._next_check:
             return False
-        self._next_look = int(len(self._durations) * 1.4) + 1
+        self._next_check = int(len(self._durations) * 1.4) + 1
         return self.asks.enough(np.frombuffer(self._durations, dtype=np.int64).copy(), load.interval)
 
     def is_finite(self) -> bool:

@@ -193,7 +193,7 @@ def drive_watched(
     return with_ceiling(recording, client_ceiling)
 
 
-def asked_of(load: Load) -> dict[str, float | int | str]:
+def load_facts(load: Load) -> dict[str, float | int | str]:
     """What was asked of a load without a trace, in one line of facts."""
     shape = shape_of(load)
     if isinstance(shape, ClosedShape):

@@ -51,7 +51,7 @@ class GpuSampler:
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self.absent: dict[str, str] = {}
         self.sightings: dict[tuple[int, int], GpuProcess] = {}
-        self.looks_s: list[float] = []
+        self.read_s: list[float] = []
         self._every_s, self._proc = every_s, root / "proc"
         self._columns = ReadingColumns()
         self._lock, self._wanted, self._done = threading.Lock(), threading.Event(), threading.Event()
@@ -81,7 +81,7 @@ class GpuSampler:
         while not self._stopped:
             asked = self._wanted.wait(self._every_s)
             self._wanted.clear()
-            self.look()
+            self.read()
             if asked:
                 self._done.set()
 
@@ -103,7 +103,7 @@ class GpuSampler:
         self._stopped = True
         self._wanted.set()
 
-    def look(self) -> None:
+    def read(self) -> None:
         """Take one reading of each board that is not lost."""
         begin = time.perf_counter()
         for index in range(self.count):
@@ -111,7 +111,7 @@ class GpuSampler:
                 self._read(index)
         if time.perf_counter_ns() - self._processes_ns >= _PROCESSES_EVERY_S * 1e9:
             self._see_processes()
-        self.looks_s.append(time.perf_counter() - begin)
+        self.read_s.append(time.perf_counter() - begin)
 
     def columns(self) -> ReadingColumns:
         """What was read so far."""
@@ -122,7 +122,7 @@ class GpuSampler:
         """What was read since the last time."""
         with self._lock:
             taken, self._columns = self._columns, ReadingColumns()
-            self.looks_s = []
+            self.read_s = []
         return taken
 
     def throttled(self, columns: ReadingColumns, window: Window) -> dict[str, tuple[str, ...]]:

@@ -212,7 +212,7 @@ class Throttling:
     """Whether the processor held its clocks down, and why: counts of the kernel, and bits of a Raspberry Pi."""
 
     def __init__(self, root: Path) -> None:
-        self._seen: list[tuple[int, int, str]] = []  # from when to when, and why
+        self._slowed: list[tuple[int, int, str]] = []  # from when to when, and why
         self._last_ns = time.perf_counter_ns()
         cpus = root / "sys/devices/system/cpu"
         self._counts = {
@@ -231,15 +231,17 @@ class Throttling:
         for reason, files in self._counts.items():
             count = sum(file.number() for file in files)
             if count > self._before.setdefault(reason, count):
-                self._seen.append((since_ns, self._last_ns, reason))
+                self._slowed.append((since_ns, self._last_ns, reason))
             self._before[reason] = count
         if self._bits is not None:
             bits = int(self._bits.read(), 16)
-            self._seen += [(since_ns, self._last_ns, reason) for bit, reason in _PI_REASONS.items() if bits & bit]
+            self._slowed += [(since_ns, self._last_ns, reason) for bit, reason in _PI_REASONS.items() if bits & bit]
 
     def within(self, window: Window) -> tuple[str, ...]:
         """Reasons seen in a window."""
-        return tuple(dict.fromkeys(reason for since, at, reason in self._seen if since < window[1] and at > window[0]))
+        return tuple(
+            dict.fromkeys(reason for since, at, reason in self._slowed if since < window[1] and at > window[0])
+        )
 
 
 def _spread(paths: Sequence[Path]) -> list[Path]:

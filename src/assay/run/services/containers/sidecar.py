@@ -33,7 +33,7 @@ GO, OUT, STOP, CODE, SCRIPT, OVER = "go", "out", "stop", "code", "run.sh", "over
 PROGRAM = "program"
 _MODULE = "assay.run.services.containers.sidecar"
 _BLOCK = 1 << 16
-_LOOK_S = 0.002
+_POLL_S = 0.002
 _SIGNALS = 128
 
 WAITING = """\
@@ -226,7 +226,7 @@ def _follow(output: int, code: Path) -> int:
         elif ended:
             looked = True
         else:
-            select.select([output] if block is None else [], [], [], _LOOK_S)
+            select.select([output] if block is None else [], [], [], _POLL_S)
 
 
 def _read(output: int) -> bytes | None:

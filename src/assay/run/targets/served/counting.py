@@ -29,7 +29,7 @@ CHECKED = 200
 # How much text before a chunk decides how the chunk is cut: longer than nearly every word.
 _CONTEXT = 48
 # A server's tokenizer is one request per text.
-_ASKED_OF_SERVER = 4000
+_MOST_COUNTED_BY_SERVER = 4000
 
 
 class TokenPositions(NamedTuple):
@@ -50,7 +50,7 @@ class Tally:
     evenly: int = 0
     """Answers whose tokens were spread evenly over their chunks."""
     largest_chunk: int = 0
-    asked_of_server: int = 0
+    counted_by_server: int = 0
 
 
 class Counter:
@@ -99,8 +99,8 @@ class Counter:
         if tokenizer is None or not parts:
             return None
         if self.local is None:
-            self.tally.asked_of_server += 2 * len(parts)
-            if self.tally.asked_of_server > _ASKED_OF_SERVER:
+            self.tally.counted_by_server += 2 * len(parts)
+            if self.tally.counted_by_server > _MOST_COUNTED_BY_SERVER:
                 return None
         before = ""
         contexts, grown = [], []

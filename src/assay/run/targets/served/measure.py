@@ -31,7 +31,7 @@ from assay.run.targets.served.rows import Rows, read_rows
 from assay.run.targets.served.supply import (
     TRIES,
     ApiSupply,
-    ask_once,
+    first_request,
     first_timeout_s,
     refuse_unreachable,
     requests_bound,
@@ -157,7 +157,7 @@ class _Run:
         with self.stage.phase("first"):
             within = show_seconds(first_timeout_s(self.order, self.there))
             self.stage.progress(0.0, f"waiting at most {within} for the first answer of {self.there.origin.authority}")
-            first = ask_once(self.order, self.there, supply, api, session=len(work.items) - 1)
+            first = first_request(self.order, self.there, supply, api, session=len(work.items) - 1)
         service = self.there.service
         shared = isinstance(self.there.target, ServiceTarget) and self.there.target.service in self.order.services
         self.metrics["first_ms"] = first.e2e_ms

@@ -78,7 +78,7 @@ def search_rate(
         shown = _ProbeStage(stage, len(probes) + 1, rate)
         recording = drive_watched(load, supply, order, shown, rules, began_ns=began_ns, latency_s=latency_s)
         rows = read_rows(recording, api, items, counter())
-        seen = _seen(rate, recording, api, rows, order)
+        seen = _probe_of(rate, recording, api, rows, order)
         judgeable.check(seen, recording, rows, api)
         searching.tell(seen)
         probes.append((rate, duration_s, recording))
@@ -91,7 +91,7 @@ def search_rate(
     facts = searching.facts()
     capacity = facts.get("capacity")
     capacity_per_s = float(capacity) if isinstance(capacity, int | float) else None
-    return RateSearchResult(capacity_per_s, facts, _telling(probes, capacity_per_s))
+    return RateSearchResult(capacity_per_s, facts, _representative(probes, capacity_per_s))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class _Judgeable:
         )
 
 
-def _seen(rate: float, recording: LoadRecording, api: ServedApi, rows: Rows, order: Order) -> RateProbe:
+def _probe_of(rate: float, recording: LoadRecording, api: ServedApi, rows: Rows, order: Order) -> RateProbe:
     probe = probe_figures(recording, rows, api, order.job.definition)
     wall_s = max(1e-9, (recording.window[1] - recording.window[0]) / 1e9)
     return RateProbe(
@@ -157,7 +157,7 @@ def _seen(rate: float, recording: LoadRecording, api: ServedApi, rows: Rows, ord
     )
 
 
-def _telling(probes: Sequence[tuple[float, float, LoadRecording]], capacity: float | None) -> LoadRecording:
+def _representative(probes: Sequence[tuple[float, float, LoadRecording]], capacity: float | None) -> LoadRecording:
     """The recording that describes the answer best."""
     if capacity is None:
         return min(probes, key=lambda probe: probe[0])[2]

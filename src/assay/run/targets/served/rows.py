@@ -419,8 +419,8 @@ def _finished(reader: _Reader, items: Sequence[Item]) -> Rows:
         "answer_ns": answer_ns,
         "last_ns": last_ns,
         "first_tokens": first_tokens,
-        "asked_input": _asked([item.input_tokens for item in items], which),
-        "asked_output": _asked([item.output_tokens for item in items], which),
+        "asked_input": _lengths([item.input_tokens for item in items], which),
+        "asked_output": _lengths([item.output_tokens for item in items], which),
         "finish_names": tuple(reader.finish_codes),
         "dims": frozenset(reader.dims),
         "tally": reader.counter.tally,
@@ -429,7 +429,7 @@ def _finished(reader: _Reader, items: Sequence[Item]) -> Rows:
     return Rows(**{**read, **own})
 
 
-def _asked(values: Sequence[int | None], which: NDArray[np.int64]) -> NDArray[np.int32]:
+def _lengths(values: Sequence[int | None], which: NDArray[np.int64]) -> NDArray[np.int32]:
     if not values:
         return np.full(len(which), -1, dtype=np.int32)
     column = np.array([-1 if value is None else value for value in values], dtype=np.int32)

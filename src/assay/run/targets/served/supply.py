@@ -169,7 +169,7 @@ def first_timeout_s(order: Order, there: ServedEndpoint) -> float:
     return min(there.target.timeout, order.job.definition.measure.timeout / TRIES)
 
 
-def ask_once(order: Order, there: ServedEndpoint, supply: ApiSupply, api: ServedApi, session: int) -> FirstRequest:
+def first_request(order: Order, there: ServedEndpoint, supply: ApiSupply, api: ServedApi, session: int) -> FirstRequest:
     """Ask once and wait for the answer; try again where a failure may be chance.
 
     Args:

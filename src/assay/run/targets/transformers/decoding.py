@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class Prompt:
     """One prompt: an item, which of its turns, and the answers before."""
 
     item: Item
@@ -77,17 +77,17 @@ class Prompter:
         if self._pad is None:  # any token will do: the mask hides it
             self._pad = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else 0
 
-    def text(self, ask: Ask) -> str:
-        said = [ask.item.turns[0]]
-        for answer, turn in zip(ask.answers, ask.item.turns[1:], strict=False):
+    def text(self, prompt: Prompt) -> str:
+        said = [prompt.item.turns[0]]
+        for answer, turn in zip(prompt.answers, prompt.item.turns[1:], strict=False):
             said += [answer, turn]
         if not self.chat:
-            system = [ask.item.system] if ask.item.system else []
+            system = [prompt.item.system] if prompt.item.system else []
             return "\n\n".join([*system, *said])
         roles = ["user", "assistant"] * len(said)
         messages = [{"role": role, "content": text} for role, text in zip(roles, said, strict=False)]
-        if ask.item.system:
-            messages.insert(0, {"role": "system", "content": ask.item.system})
+        if prompt.item.system:
+            messages.insert(0, {"role": "system", "content": prompt.item.system})
         text: str = self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         return text
 
@@ -120,26 +120,26 @@ class Sessions:
 
     items: Sequence[Item]
     rows: int
-    asks: list[Ask] = field(default_factory=list)
+    prompts: list[Prompt] = field(default_factory=list)
     _next: int = 0
 
     def begin(self) -> None:
         """Start again from the first item, so that each phase of each run is asked the same."""
         self._next = 0
-        self.asks = [self._fresh() for _ in range(self.rows)]
+        self.prompts = [self._fresh() for _ in range(self.rows)]
 
     def advance(self, answer: Callable[[int], str]) -> None:
         """Advance to the next turns; `answer` gives the answer to a row, and is called only where it matters."""
-        self.asks = [self._after(row, ask, answer) for row, ask in enumerate(self.asks)]
+        self.prompts = [self._after(row, prompt, answer) for row, prompt in enumerate(self.prompts)]
 
-    def _after(self, row: int, ask: Ask, answer: Callable[[int], str]) -> Ask:
-        if ask.turn + 1 < len(ask.item.turns):
-            return replace(ask, turn=ask.turn + 1, answers=(*ask.answers, answer(row)))
+    def _after(self, row: int, prompt: Prompt, answer: Callable[[int], str]) -> Prompt:
+        if prompt.turn + 1 < len(prompt.item.turns):
+            return replace(prompt, turn=prompt.turn + 1, answers=(*prompt.answers, answer(row)))
         return self._fresh()
 
-    def _fresh(self) -> Ask:
+    def _fresh(self) -> Prompt:
         session, self._next = self._next, self._next + 1
-        return Ask(self.items[session % len(self.items)], session)
+        return Prompt(self.items[session % len(self.items)], session)
 
 
 # Names under which architectures hand back what they remember of the tokens so far.
@@ -242,7 +242,7 @@ class Generated:
     phase: Phase
     begun_ns: int
     """The prompts were text."""
-    asks: tuple[Ask, ...]
+    prompts: tuple[Prompt, ...]
     input_tokens: tuple[int, ...]
     output_tokens: tuple[int, ...]
     """Tokens that count as each answer: up to its own length, or up to its stop token."""

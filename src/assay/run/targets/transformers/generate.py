@@ -17,9 +17,9 @@ from assay.run.contract import Measured, Order, Stage
 from assay.run.records import DeviceProof, Phase, SampleSet
 from assay.run.scoring import OUTPUTS, Output, as_asked, scored, write_outputs
 from assay.run.targets.transformers.decoding import (
-    Ask,
     Generated,
     OwnTokenizer,
+    Prompt,
     Prompter,
     Sessions,
     Stepper,
@@ -36,7 +36,7 @@ from assay.spec.target import ModelTarget
 # Answers without a set length end at a stop token, or here.
 MOST_TOKENS = 128
 # Prompts that are tokenised before the load, to find those that do not fit.
-_LOOKED_AT = 10_000
+_SAMPLE_SIZE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +59,25 @@ def first_answers(calls: Iterable[Generated], text: Callable[[Generated, int], s
     answers: dict[tuple[str, int], tuple[Output, int, tuple[int, ...]]] = {}
     asked = differing = 0
     for call in own:
-        for row, ask in enumerate(call.asks):
+        for row, prompt in enumerate(call.prompts):
             asked += 1
-            key = (ask.item.id, ask.turn)
+            key = (prompt.item.id, prompt.turn)
             tokens = tuple(step[row] for step in call.steps.tokens[: call.output_tokens[row]])
             if key in answers:
                 differing += answers[key][2] != tokens
                 continue
-            last = ask.turn + 1 == len(ask.item.turns)
+            last = prompt.turn + 1 == len(prompt.item.turns)
             output = Output(
-                ask.item.id,
-                ask.session,
-                ask.turn,
+                prompt.item.id,
+                prompt.session,
+                prompt.turn,
                 text(call, row),
-                ask.item.reference if last else None,
-                ask.item.data,
+                prompt.item.reference if last else None,
+                prompt.item.data,
                 more={
                     "input_tokens": call.input_tokens[row],
                     "output_tokens": call.output_tokens[row],
-                    **as_asked(ask.item.turns[ask.turn]),
+                    **as_asked(prompt.item.turns[prompt.turn]),
                 },
             )
             answers[key] = (output, call.begun_ns - own[0].begun_ns, tokens)
@@ -159,13 +159,13 @@ class Generator(LanguageModel):
 
     def _generate(self, stepper: Stepper) -> None:
         begun = perf_counter_ns()
-        asks = tuple(self._sessions.asks)
-        batch = self._prompter.batch([self._prompter.text(ask) for ask in asks])
-        limits = [_limit(ask) for ask in asks]
+        prompts = tuple(self._sessions.prompts)
+        batch = self._prompter.batch([self._prompter.text(prompt) for prompt in prompts])
+        limits = [_limit(prompt) for prompt in prompts]
         self._refuse_overflow(max(batch.lengths), max(limits))
         steps = stepper.run(batch, max(limits))
         lengths = answer_lengths(steps.tokens, limits, frozenset() if self._exact else self._stops)
-        call = Generated(self._phase, begun, asks, batch.lengths, lengths, steps)
+        call = Generated(self._phase, begun, prompts, batch.lengths, lengths, steps)
         self._calls.append(call)
         self._sessions.advance(lambda row: self._text(call, row))
 
@@ -223,14 +223,14 @@ class Generator(LanguageModel):
 
     def _check_room(self) -> None:
         """Refuse prompts that cannot fit before gigabytes are loaded for them."""
-        for start in range(0, min(len(self._workset.items), _LOOKED_AT), 256):
-            asks = [Ask(item, 0) for item in self._workset.items[start : start + 256]]
-            rows = self._prompter.tokens([self._prompter.text(ask) for ask in asks])
-            for ask, row in zip(asks, rows, strict=True):
+        for start in range(0, min(len(self._workset.items), _SAMPLE_SIZE), 256):
+            prompts = [Prompt(item, 0) for item in self._workset.items[start : start + 256]]
+            rows = self._prompter.tokens([self._prompter.text(prompt) for prompt in prompts])
+            for prompt, row in zip(prompts, rows, strict=True):
                 if not row:
-                    message = f"item {ask.item.id} has no tokens"
+                    message = f"item {prompt.item.id} has no tokens"
                     raise UsageError(message, code="usage", at="workload", try_="give a text that is not empty")
-                self._refuse_overflow(len(row), _limit(ask), ask.item.id)
+                self._refuse_overflow(len(row), _limit(prompt), prompt.item.id)
 
     def _refuse_overflow(self, prompt: int, answer: int, item: str = "") -> None:
         if self._room is not None and prompt + answer > self._room:
@@ -255,8 +255,8 @@ class PhaseStage:
         self._stage.progress(share, note)
 
 
-def _limit(ask: Ask) -> int:
-    return ask.item.output_tokens or MOST_TOKENS
+def _limit(prompt: Prompt) -> int:
+    return prompt.item.output_tokens or MOST_TOKENS
 
 
 def _unbatched(definition: Definition) -> Definition:

@@ -78,12 +78,12 @@ class ModelFolder:
         self._folder, self._target, self._placement = folder, target, placement
         self._transformers = library(target)
         self._dtype, self._options = dtype_of(target), _checked_options(target)
-        self.config = self._told(self._transformers.AutoConfig.from_pretrained)
+        self.config = self._loaded(self._transformers.AutoConfig.from_pretrained)
         for name in self.config.architectures or ():  # its code is part of the library, not of the load
             getattr(self._transformers, name, None)
 
     def tokenizer(self) -> Any:  # noqa: ANN401  (a tokenizer of Transformers)
-        tokenizer = self._told(self._transformers.AutoTokenizer.from_pretrained)
+        tokenizer = self._loaded(self._transformers.AutoTokenizer.from_pretrained)
         # Without its files the library may hand out an empty one, which turns every text into nothing.
         if tokenizer is None or not tokenizer.encode("token", add_special_tokens=False):
             raise _failed("its folder holds no tokenizer", "put the model's tokenizer files beside its weights")
@@ -96,13 +96,13 @@ class ModelFolder:
             kind: the class of Transformers that finds the architecture, such as `AutoModelForCausalLM`.
         """
         maker = getattr(self._transformers, kind)
-        model = self._told(maker.from_pretrained, dtype=self._dtype, use_safetensors=True, **self._options)
+        model = self._loaded(maker.from_pretrained, dtype=self._dtype, use_safetensors=True, **self._options)
         try:
             return model.to(self._placement.name).eval()
         except RuntimeError as problem:
             raise explained(problem) from problem
 
-    def _told(self, make: Any, **more: Any) -> Any:  # noqa: ANN401  (anything that Transformers loads)
+    def _loaded(self, make: Any, **more: Any) -> Any:  # noqa: ANN401  (anything that Transformers loads)
         # Both are passed each time: a setting in the folder that asks to run code has no effect.
         always = {"trust_remote_code": self._target.remote_code, "local_files_only": True}
         try:

@@ -48,14 +48,14 @@ class Chroma(RestCollection):
 
     def create(self) -> None:
         """Make the collection; Chroma keeps the width of a search with the collection."""
-        version = self._rest.ask("GET", "/version")
-        limits = self._rest.ask("GET", "/pre-flight-checks")
+        version = self._rest.send_json("GET", "/version")
+        limits = self._rest.send_json("GET", "/pre-flight-checks")
         self._batch = min(self._batch, int(limits.get("max_batch_size") or self._batch))
         self._in_base64 = bool(limits.get("supports_base64_encoding"))
         asked = renamed({**self._task.index, **self._task.search}, _NAMES)
         graph = {"space": _SPACE[self._task.corpus.metric], **asked}
         body = {"name": self._collection, "configuration": {"hnsw": graph}, "get_or_create": False}
-        made = self._rest.ask("POST", self._all, body, code="index-option", at="target.index and target.search")
+        made = self._rest.send_json("POST", self._all, body, code="index-option", at="target.index and target.search")
         self._path = f"{self._all}/{made['id']}"
         self._created = True
         config = (made.get("configuration_json") or {}).get("hnsw") or {}
@@ -77,9 +77,9 @@ class Chroma(RestCollection):
                 raise MeasureError(message, code="index", try_="raise target.timeout")
             time.sleep(0.1)
         method, path, body = self.search_request(np.ones(self._task.corpus.dims, dtype=np.float32))
-        self._rest.ask(method, path, body)
+        self._rest.send_json(method, path, body)
         seconds = self.since_insert_s()
-        self.refuse_lost(self._rest.ask("GET", f"{self._path}/count"))
+        self.refuse_lost(self._rest.send_json("GET", f"{self._path}/count"))
         return seconds
 
     def search_request(self, query: Floats) -> tuple[str, str, bytes]:
@@ -103,7 +103,7 @@ class Chroma(RestCollection):
         return {**self._facts, "index_finished_by": self._caught_up}
 
     def drop(self) -> None:
-        self._rest.ask("DELETE", f"{self._all}/{self._collection}")
+        self._rest.send_json("DELETE", f"{self._all}/{self._collection}")
 
     def _embeddings(self, vectors: Floats) -> list[object]:
         if not self._in_base64:

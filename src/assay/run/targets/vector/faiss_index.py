@@ -38,8 +38,8 @@ class FaissIndex(LibraryCollection):
         self._search = _numbers(renamed(task.search, _NAMES), _SEARCH[self._kind], self._kind, "target.search")
         self._held: Floats | None = None
         self._left: list[NDArray[np.int64]] = []
-        self._asked: Floats | None = None
-        self._threads_seen = 0
+        self._queries: Floats | None = None
+        self._threads_used = 0
         self._index: Any = None
         self._selector: Any = None
 
@@ -82,13 +82,13 @@ class FaissIndex(LibraryCollection):
         """Searches of the calling thread; the number of threads is a setting of each thread."""
         if self._threads is not None:
             self._faiss.omp_set_num_threads(self._threads)
-        self._threads_seen = int(self._faiss.omp_get_max_threads())
-        if self._asked is None:  # made once; the threads share it
+        self._threads_used = int(self._faiss.omp_get_max_threads())
+        if self._queries is None:  # made once; the threads share it
             asked = queries.copy()
             if self._task.corpus.metric == "cosine":
                 self._faiss.normalize_L2(asked)
-            self._asked = asked
-        return FaissSearcher(self._index, self._asked, self._task.k, self._parameters())
+            self._queries = asked
+        return FaissSearcher(self._index, self._queries, self._task.k, self._parameters())
 
     def index_mb(self) -> float:
         total = 0
@@ -114,7 +114,7 @@ class FaissIndex(LibraryCollection):
             "index": settings,
             "search": dict(self._search),
             "vectors": int(index.ntotal),
-            "threads": self._threads_seen,
+            "threads": self._threads_used,
             "instructions": str(self._faiss.get_compile_options()).strip(),
             "index_mb_is": "bytes of the index as FAISS writes it to a file",
         }

@@ -23,7 +23,7 @@ from assay.run import window
 from assay.run.load.http.driver import Repeat
 from assay.run.load.http.origin import Origin
 from assay.run.load.http.recording import OUTCOMES, LoadRecording, client_metrics
-from assay.run.load.http.session import asked_of, drive_watched, load_of
+from assay.run.load.http.session import drive_watched, load_facts, load_of
 from assay.run.models.transport import client_options
 from assay.run.records import Window
 from assay.run.targets.vector.collection import HttpCollection, SearchLoad, SearchTask, refuse_loads
@@ -31,7 +31,7 @@ from assay.run.targets.vector.report import OK, Searches
 from assay.run.workloads.corpus import Block, Floats
 from assay.spec.target import Tls
 
-_TELL = 600  # characters of a server's complaint that are passed on
+_MOST_QUOTED = 600  # characters of a server's complaint that are passed on
 _KINDS = (OK, *OUTCOMES[1:])
 _CONTENT = OUTCOMES.index("content")
 
@@ -62,7 +62,9 @@ class JsonClient:
             try_ = "check target.tls and target.proxy"
             raise MeasureError(message, code="endpoint", at="target", try_=try_) from None
 
-    def ask(self, method: str, path: str, body: object = None, *, code: str = "vector-engine", at: str = "") -> Any:  # noqa: ANN401
+    def send_json(
+        self, method: str, path: str, body: object = None, *, code: str = "vector-engine", at: str = ""
+    ) -> Any:  # noqa: ANN401
         """Send one request and return its JSON.
 
         Raises:
@@ -137,7 +139,7 @@ def _words(answer: httpx.Response) -> str:
             # Chroma has a kind under `error` and the words under `message`; Qdrant wraps `error` in `status`.
             said = said["message"] if isinstance(said.get("message"), str) else said[key]
     text = said if isinstance(said, str) else json.dumps(said)
-    return text[:_TELL] or "no words"
+    return text[:_MOST_QUOTED] or "no words"
 
 
 class RestCollection(HttpCollection):
@@ -220,7 +222,7 @@ def drive_http(collection: HttpCollection, origin: Origin, root: str, load: Sear
     machine = window.between(begin, window.read(load.cpu_s()))
     with load.stage.phase("score"):
         searches = _read(collection, recording, len(load.queries), definition.workload.k, machine)
-    return replace(searches, facts={"load": {**asked_of(definition.load), **_about(recording)}})
+    return replace(searches, facts={"load": {**load_facts(definition.load), **_about(recording)}})
 
 
 def _wire(collection: HttpCollection, origin: Origin, root: str, query: Floats) -> bytes:

@@ -64,9 +64,9 @@ class Milvus(RestCollection):
         body: dict[str, JsonValue] = {**self._own, "schema": schema}
         if self._shards is not None:
             body["shards_num"] = self._shards
-        self._ask("POST", "/collection", body, code="index-option", at="target.index")
+        self._send_json("POST", "/collection", body, code="index-option", at="target.index")
         self._created = True
-        made = self._ask("GET", "/collection", self._own)
+        made = self._send_json("GET", "/collection", self._own)
         refuse_ignored(self.name, {"shards_num": self._shards}, made, "target.index")
         self._refuse_unread(self._index, self._make_index, "target.index")
         self._make_index(self._index)
@@ -76,7 +76,7 @@ class Milvus(RestCollection):
         self._facts |= {"index": effective, "shards": made.get("shards_num")}
         if self._task.filtered:
             sort = {"field_name": "tag", "index_name": "tag", "extra_params": _pairs({"index_type": "STL_SORT"})}
-            self._ask("POST", "/index", {**self._own, **sort})
+            self._send_json("POST", "/index", {**self._own, **sort})
             self._facts["filter_index"] = _read_index(self._indexes()["tag"])
 
     def insert_request(self, numbers: list[int], vectors: Floats, tags: list[int] | None) -> tuple[str, str, object]:
@@ -99,11 +99,11 @@ class Milvus(RestCollection):
 
     def finish(self) -> float:
         """Close the segments, wait for their index, and load them for searching."""
-        self._ask("POST", "/persist", {"collection_names": [self._collection]}, code="index")
+        self._send_json("POST", "/persist", {"collection_names": [self._collection]}, code="index")
         self._wait(self._all_indexed, "vectors in the index")
         seconds = self.since_insert_s()
         start = perf_counter_ns()
-        self._ask("POST", "/collection/load", self._own, code="index")
+        self._send_json("POST", "/collection/load", self._own, code="index")
         self._wait(self._all_loaded, "vectors loaded")
         loaded_s = (perf_counter_ns() - start) / 1e9
         self.refuse_lost(self._count())
@@ -146,7 +146,7 @@ class Milvus(RestCollection):
         return self._facts
 
     def drop(self) -> None:
-        self._ask("DELETE", "/collection", self._own)
+        self._send_json("DELETE", "/collection", self._own)
 
     def _version(self) -> str | None:
         """The version of the server."""
@@ -154,7 +154,7 @@ class Milvus(RestCollection):
             message = f"{self._rest.url} has no {_API}: it is not Milvus, or not its port for management"
             try_ = "give the port that also has /metrics, 9091 unless set otherwise; it alone can set every option"
             raise MeasureError(message, code="endpoint", at="target", try_=try_)
-        answer = self._ask("GET", "/metrics", {"request": json.dumps({"metric_type": "system_info"})})
+        answer = self._send_json("GET", "/metrics", {"request": json.dumps({"metric_type": "system_info"})})
         with suppress(ValueError, LookupError, TypeError):
             version = json.loads(answer["response"])["nodes_info"][0]["infos"]["system_info"]["build_version"]
             return str(version)
@@ -163,14 +163,16 @@ class Milvus(RestCollection):
     def _make_index(self, options: Options) -> None:
         given = {"metric_type": self._metric, "index_type": self._kind, "params": json.dumps(options)}
         body = {**self._own, "field_name": "vector", "index_name": "vector", "extra_params": _pairs(given)}
-        self._ask("POST", "/index", body, code="index-option", at="target.index")
+        self._send_json("POST", "/index", body, code="index-option", at="target.index")
 
     def _indexes(self) -> dict[str, dict[str, Any]]:
-        indexes = self._ask("GET", "/index", self._own)["index_descriptions"]
+        indexes = self._send_json("GET", "/index", self._own)["index_descriptions"]
         return {index["field_name"]: index for index in indexes}
 
     def _segments(self) -> list[dict[str, Any]]:
-        segments = self._ask("GET", "/query-segment-info", {"collectionName": self._collection}).get("infos") or []
+        segments = (
+            self._send_json("GET", "/query-segment-info", {"collectionName": self._collection}).get("infos") or []
+        )
         return [segment for segment in segments if segment.get("state") == _SEALED]
 
     def _all_indexed(self) -> int:
@@ -185,7 +187,7 @@ class Milvus(RestCollection):
 
     def _count(self) -> int:
         """Vectors that a search can see; this waits until all that was inserted can be seen."""
-        answer = self._ask("POST", "/query", {**self._own, "expr": "", "output_fields": ["count(*)"]})
+        answer = self._send_json("POST", "/query", {**self._own, "expr": "", "output_fields": ["count(*)"]})
         return int(answer["fields_data"][0]["Field"]["Scalars"]["Data"]["LongData"]["data"][0])
 
     def _wait(self, reached: Callable[[], int], what: str) -> None:
@@ -212,7 +214,7 @@ class Milvus(RestCollection):
     def _try_search(self, options: Options) -> None:
         vector = np.ones(self._task.corpus.dims, dtype=np.float32).tolist()
         body = f'{{"vectors":[{json.dumps(vector)}],{self._search_body(options)}'.encode()
-        self._ask("POST", "/search", body, code="search-option", at="target.search")
+        self._send_json("POST", "/search", body, code="search-option", at="target.search")
 
     def _search_body(self, options: Options) -> str:
         given: dict[str, JsonValue] = {
@@ -227,7 +229,7 @@ class Milvus(RestCollection):
             rest["guarantee_timestamp"] = level
         return json.dumps(rest, separators=(",", ":"))[1:]
 
-    def _ask(self, method: str, path: str, body: object, *, code: str = "vector-engine", at: str = "") -> Any:  # noqa: ANN401
+    def _send_json(self, method: str, path: str, body: object, *, code: str = "vector-engine", at: str = "") -> Any:  # noqa: ANN401
         return self._checked(self._rest.send(method, _API + path, encoded(body)), code=code, at=at)
 
     def _checked(self, answer: httpx.Response, *, code: str, at: str) -> Any:  # noqa: ANN401

@@ -98,7 +98,7 @@ class Pgvector(DriverCollection):
         self._options = options
         self._settings = settings(task.search, self._kind)
         self._facts: dict[str, JsonValue] = {}
-        self._asked: list[VectorBytes] | None = None
+        self._queries: list[VectorBytes] | None = None
         self._connection = self._connect()
 
     @classmethod
@@ -182,9 +182,9 @@ class Pgvector(DriverCollection):
     def searcher(self, queries: Floats) -> PgSearcher:
         connection = self._connect()
         self._set(connection)
-        if self._asked is None:  # made once; the threads share it
-            self._asked = [vector_bytes(query) for query in queries]
-        return PgSearcher(connection, self._statement(), self._asked)
+        if self._queries is None:  # made once; the threads share it
+            self._queries = [vector_bytes(query) for query in queries]
+        return PgSearcher(connection, self._statement(), self._queries)
 
     def index_mb(self) -> float | str:
         if self._kind == "none":

@@ -23,7 +23,7 @@ _OF_THE_COLLECTION = frozenset({
 })  # fmt: skip
 _OF_THE_VECTORS = frozenset({"on_disk", "datatype"})
 # The optimizer may start a moment after the last insert, so one green light is not enough.
-_LOOKS, _BETWEEN_S = 4, 0.15
+_CHECKS, _BETWEEN_S = 4, 0.15
 
 
 class Qdrant(RestCollection):
@@ -44,7 +44,7 @@ class Qdrant(RestCollection):
 
     def create(self) -> None:
         """Make the collection, and its payload index where a filter will need one."""
-        self._version = self._rest.ask("GET", "/")
+        self._version = self._rest.send_json("GET", "/")
         options = renamed(self._task.index, {"ef_construction": "ef_construct"})
         whole = {name: value for name, value in options.items() if name in _OF_THE_COLLECTION}
         params = {name: value for name, value in options.items() if name in _OF_THE_VECTORS}
@@ -55,16 +55,16 @@ class Qdrant(RestCollection):
         body = {"vectors": {"size": corpus.dims, "distance": _DISTANCE[corpus.metric], **params}, **whole}
         if graph:
             body["hnsw_config"] = graph
-        self._rest.ask("PUT", self._path, body, code="index-option", at="target.index")
+        self._rest.send_json("PUT", self._path, body, code="index-option", at="target.index")
         self._created = True
-        config = self._look()["config"]
+        config = self._description()["config"]
         refuse_ignored(self.name, graph, config["hnsw_config"], "target.index")
         refuse_ignored(self.name, params, config["params"]["vectors"], "target.index")
         effective = {**config, **config["params"], "optimizers_config": config["optimizer_config"]}
         refuse_ignored(self.name, whole, effective, "target.index")
         if self._task.filtered:
             field = {"field_name": "tag", "field_schema": "integer"}
-            self._rest.ask("PUT", f"{self._path}/index?wait=true", field)
+            self._rest.send_json("PUT", f"{self._path}/index?wait=true", field)
 
     def insert_request(self, numbers: list[int], vectors: Floats, tags: list[int] | None) -> tuple[str, str, object]:
         batch: dict[str, object] = {"ids": numbers, "vectors": vectors.tolist()}
@@ -75,8 +75,8 @@ class Qdrant(RestCollection):
     def finish(self) -> float:
         """Wait until the collection is green and stays so."""
         greens, green_ns = 0, 0
-        while greens < _LOOKS:
-            info = self._look()
+        while greens < _CHECKS:
+            info = self._description()
             now = perf_counter_ns()
             if info["status"] == "red" or isinstance(info.get("optimizer_status"), dict):
                 raise MeasureError(f"Qdrant could not index: {info.get('optimizer_status')}", code="index")
@@ -89,8 +89,8 @@ class Qdrant(RestCollection):
                 message = f"Qdrant is still {info['status']} after {self._patience_s:g} s"
                 raise MeasureError(message, code="index", try_="raise target.timeout")
             time.sleep(_BETWEEN_S)
-        self.refuse_lost(self._rest.ask("POST", f"{self._path}/points/count", {"exact": True})["result"]["count"])
-        self._info = self._look()
+        self.refuse_lost(self._rest.send_json("POST", f"{self._path}/points/count", {"exact": True})["result"]["count"])
+        self._info = self._description()
         return (green_ns - self._last_ns) / 1e9
 
     def search_request(self, query: Floats) -> tuple[str, str, bytes]:
@@ -124,8 +124,8 @@ class Qdrant(RestCollection):
         }
 
     def drop(self) -> None:
-        self._rest.ask("DELETE", self._path)
+        self._rest.send_json("DELETE", self._path)
 
-    def _look(self) -> dict[str, Any]:
-        description: dict[str, Any] = self._rest.ask("GET", self._path)["result"]
+    def _description(self) -> dict[str, Any]:
+        description: dict[str, Any] = self._rest.send_json("GET", self._path)["result"]
         return description

@@ -19,7 +19,7 @@ from pydantic import JsonValue
 
 from assay.run import window
 from assay.run.contract import Rules, Stage
-from assay.run.load.http.session import asked_of, deadline_ns
+from assay.run.load.http.session import deadline_ns, load_facts
 from assay.run.load.shape import ClosedShape, OpenShape, Shape, level_at, shape_of
 from assay.run.load.timing import quiet_collector
 from assay.run.targets.vector.collection import Search, Searcher, SearchLoad, ThreadCollection, refuse_loads
@@ -27,7 +27,7 @@ from assay.run.targets.vector.report import OK, Searches
 from assay.spec.benchmark import Definition
 from assay.spec.workload import Load
 
-_LOOK_S = 0.02
+_POLL_S = 0.02
 _NULL_S = 0.15
 # Nothing worked at all: after this many failures, another attempt gives no new information.
 _HOPELESS = 20
@@ -60,7 +60,7 @@ def drive_threads(collection: ThreadCollection, load: SearchLoad) -> Searches:
         searches,
         stopped=seen.why,
         metrics={"client_ceiling_pct": 100 * rate / null_per_s},
-        facts={"load": {**asked_of(definition.load), "how": "calls", "threads": turns.users, **seen.facts}},
+        facts={"load": {**load_facts(definition.load), "how": "calls", "threads": turns.users, **seen.facts}},
         machine=window.between(begin, end, harness_ns=null_ns),
     )
 
@@ -76,7 +76,7 @@ class _StopRule:
     """When the run began."""
     why: str = "finished"
     facts: dict[str, JsonValue] = field(default_factory=dict)
-    _next_look: int = 30
+    _next_check: int = 30
 
     @property
     def requests(self) -> int | None:
@@ -98,11 +98,11 @@ class _StopRule:
             elapsed_s = (perf_counter_ns() - turns.begin_ns) / 1e9
             if elapsed_s >= warm_s or (isinstance(asked, int) and workers.count() >= asked):
                 break
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
             self.stage.progress(elapsed_s / warm_s if math.isfinite(warm_s) else 0.0)
             # Asked at growing counts only: a question that is put often enough gets the answer it wants.
-            if asked == "auto" and workers.count() >= self._next_look:
-                self._next_look = int(workers.count() * 1.4) + 1
+            if asked == "auto" and workers.count() >= self._next_check:
+                self._next_check = int(workers.count() * 1.4) + 1
                 steady = self.rules.steady(workers.durations_ns(turns.begin_ns))
         self.facts["warmup"] = {
             "how": "detected" if asked == "auto" else "given" if warm_s else "none",
@@ -115,9 +115,9 @@ class _StopRule:
         """Continue without a pause until enough is known; return the measured window."""
         begin = turns.begin_ns if not self.warm_s else perf_counter_ns()
         before = workers.count()
-        self._next_look = 64
+        self._next_check = 64
         while not self._must_end(workers, turns) and not self._enough(workers, begin, before, turns):
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
         return begin, perf_counter_ns()
 
     def _enough(self, workers: SearchWorkers, begin: int, before: int, turns: SearchSchedule) -> bool:
@@ -133,9 +133,9 @@ class _StopRule:
             return duration_s is not None and elapsed_s >= duration_s
         if elapsed_s >= until.at_most:
             return count > 0
-        if elapsed_s < until.at_least or count < self._next_look:
+        if elapsed_s < until.at_least or count < self._next_check:
             return False
-        self._next_look = int(count * 1.4) + 1
+        self._next_check = int(count * 1.4) + 1
         return self.rules.enough(workers.durations_ns(begin), until.interval)
 
     def _must_end(self, workers: SearchWorkers, turns: SearchSchedule) -> bool:
@@ -252,9 +252,9 @@ class SearchSchedule:
 
     def take(self, user: int, chance: np.random.Generator) -> tuple[int, int] | None:
         """Wait for the next turn of a thread: a query and when it was due (0: now); None when the load is over."""
-        return self._asked(user, chance) if isinstance(self._shape, ClosedShape) else self._arrived()
+        return self._drawn_shape(user, chance) if isinstance(self._shape, ClosedShape) else self._arrived()
 
-    def _asked(self, user: int, chance: np.random.Generator) -> tuple[int, int] | None:
+    def _drawn_shape(self, user: int, chance: np.random.Generator) -> tuple[int, int] | None:
         shape = self._shape
         if not isinstance(shape, ClosedShape):
             raise TypeError("an open loop has no users")
