@@ -27,7 +27,6 @@ from assay.errors import UsageError
 from assay.plan.job import content_hash
 
 STATES: tuple[AlertState, ...] = ("open", "acknowledged", "snoozed", "expected", "resolved")
-BY_ITSELF: tuple[Trigger, ...] = ("occur", "recover", "wake")
 BY_PEOPLE: tuple[Trigger, ...] = ("acknowledge", "snooze", "expect", "resolve", "reopen")
 
 # Someone has to look at it, or has said that they do.

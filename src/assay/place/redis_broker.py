@@ -117,16 +117,6 @@ class RedisBroker:
                 back += jobs
         return tuple(back)
 
-    def knows(self, jobs: Iterable[str]) -> frozenset[str]:
-        """Those of the jobs that are queued or taken."""
-        present: set[str] = set()
-        for some in _in_parts(jobs):
-            pipeline = self._redis.pipeline(transaction=False)
-            for job in some:
-                pipeline.exists(f"{self._prefix}job:{job}")
-            present.update(job for job, exists in zip(some, self._ask(pipeline.execute), strict=True) if exists)
-        return frozenset(present)
-
     def sizes(self) -> Mapping[str, int]:
         """How many jobs could be taken now, by queue."""
         answer = cast("list[str | int]", self._do("sizes"))

@@ -40,24 +40,6 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def render_comparison(
-    groups: Mapping[str, Sequence[Comparison]],
-    *,
-    a: str = "a",
-    b: str = "b",
-    notes: Sequence[str] = (),
-    width: int | None = None,
-) -> str:
-    """Write comparisons as a table, one line per job and metric, with the verdict's reason at its end.
-
-    Args:
-        notes: sentences for below the table, such as how the pairs were run.
-    """
-    rows = [comparison_cells(label, comparison) for label, comparisons in groups.items() for comparison in comparisons]
-    head = ("job", "metric", one_line(a), one_line(b), "change", "verdict")
-    return "\n".join([*answers_table(head, rows, width or 100), *map(one_line, notes)])
-
-
 def answers_table(head: Sequence[str], rows: Sequence[tuple[str, ...]], width: int) -> list[str]:
     """Lines of a table of changes, its last column never cut; jobs have a column only where they have names."""
     columns = [GridColumn(title, right=i >= 2, flexible=i < 4) for i, title in enumerate(head[:-1])]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.alert.lifecycle import ACTIVE, BY_ITSELF, BY_PEOPLE, STATES, TABLE, after
+from assay.alert.lifecycle import ACTIVE, BY_PEOPLE, STATES, TABLE, after
 from assay.errors import UsageError
 
 # Rows are states, columns are what happens; a dot is a step that there is not.
@@ -17,6 +17,8 @@ snoozed       snoozed       resolved  open  acknowledged  snoozed  expected  res
 expected      open          resolved  .     .             .        expected  resolved  open
 resolved      open          .         .     .             .        .         resolved  open
 """
+
+BY_ITSELF = ("occur", "recover", "wake")
 
 
 def drawn():

@@ -8,7 +8,7 @@ import pytest
 from rich.cells import cell_len
 
 from assay.analyse.records import Check, Comparison, Interval
-from assay.report.comparison import render_comparison
+from assay.report.comparison import answers_table, comparison_cells
 from assay.report.html import fragment_html, render_html
 from assay.report.live import LiveView, PlainView, SilentView, TimeLeft, view_for
 from assay.report.markdown import render_markdown
@@ -96,16 +96,16 @@ def comparison(**changes) -> Comparison:
 
 def test_comparison_says_change_with_interval_and_reason():
     unsure = comparison(answer="cannot tell", because=("5 more pairs needed",))
-    lines = render_comparison({"": [comparison(), unsure]}, a="main", b="branch", notes=["8 pairs"]).split("\n")
+    head = ("job", "metric", "main", "branch", "change", "verdict")
+    lines = answers_table(head, [comparison_cells("", line) for line in (comparison(), unsure)], 100)
     assert lines[0].split() == ["metric", "main", "branch", "change", "verdict"]
     assert re.fullmatch(r"ttft_ms +212\.0 ±3\.0 +221\.0 ±4\.0 +\+4\.2 % \[\+2\.1, \+6\.4\]  worse", lines[1])
     assert lines[2].endswith("cannot tell: 5 more pairs needed")
-    assert lines[3] == "8 pairs"
 
 
 def test_comparison_without_intervals_says_so():
     bare = comparison(a_interval=None, b_interval=None, change=None, answer="cannot tell", because=())
-    line = render_comparison({"batch=1": [bare]}).split("\n")[1]
+    line = answers_table(("job", "metric", "a", "b", "change", "verdict"), [comparison_cells("batch=1", bare)], 100)[1]
     assert re.fullmatch(
         r"batch=1 +ttft_ms +212\.0 ±\? +221\.0 ±\? +\+4\.2 % \[unknown\]  cannot tell: no reason was recorded", line
     )

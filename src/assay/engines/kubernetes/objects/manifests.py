@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay.documents import to_json
-from assay.engines.kubernetes.client.api import Document, metadata, name_of, uid_of
+from assay.engines.kubernetes.client.api import Document, name_of, uid_of
 from assay.engines.kubernetes.objects import names
 from assay.engines.kubernetes.objects.names import Part
 from assay.engines.kubernetes.objects.plan import Group, resources_of, shipped
@@ -163,11 +163,6 @@ def addresses(setting: Setting, group: Group) -> dict[str, dict[str, Any]]:
     return {
         service.name: {"host": setting.host(group, service.name), "port": service.port} for service in group.services
     }
-
-
-def owned(made: Document, owner: Document) -> Object:
-    """An object that goes when another goes."""
-    return {**made, "metadata": {**metadata(made), "ownerReferences": [owner_reference(owner)]}}
 
 
 def owner_reference(owner: Document) -> Object:
