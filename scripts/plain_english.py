@@ -52,7 +52,7 @@ FIXED_NAMES = re.compile(
     r"\.surely\b|\bsurely(?=[:=])|'surely'|\bsurely: bool|\btold: \{\}|\bowed: (?:true|false)|saturation: go on"
     r'|"stop", "go on"|`stop`, `go on`|, "nobody"\)'
     # Stored with an alert, a campaign or an experiment.
-    r"|telling\.(?:told|owed)\b|\btold: (?:Mapping|int)|against\.told|\bowed: bool|told=turns"
+    r"|(?:telling|notification)\.(?:told|owed)\b|\btold: (?:Mapping|int)|against\.told|\bowed: bool|told=turns"
     r"|owed=(?:pending|True)|\"owed\":true"
     r"|\"told\": \{\}|\"owed\": True|REPORTED = \"told\"|\"told\", \"pairs\"|return \"told\"|\"told\": \"ended"
     r"|\"told\": \{str|record\[\"told\"\]|\"state\": \"not told\"| or \"not told\""

@@ -36,11 +36,6 @@ def to_plain(record: object) -> Any:  # noqa: ANN401  (JSON has no narrower type
 
 
 def from_json(record: type[T], text: str | bytes, *, source: str) -> T:
-    """Read a record from JSON.
-
-    Raises:
-        UsageError: if the text is not such a document, with every place where it differs.
-    """
     try:
         return adapter(record).validate_json(text)
     except ValidationError as invalid:

@@ -19,10 +19,6 @@ def emit(metrics: Mapping[str, float]) -> None:
 
     Args:
         metrics: metric name → number. NaN and infinities are accepted and stay distinct.
-
-    Raises:
-        TypeError: if this is not a mapping of names to numbers.
-        ValueError: if it is empty.
     """
     line = json.dumps(_checked(metrics)) + "\n"
     path = os.environ.get(PIPE_VARIABLE)

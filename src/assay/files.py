@@ -38,11 +38,7 @@ def read_bounded(path: Path, most_bytes: int) -> bytes:
 
 
 def refuse_endless(path: Path) -> None:
-    """Refuse what is neither a file nor a pipe, before it is read line by line.
-
-    Raises:
-        OSError: if it is not there, or of another kind.
-    """
+    """Refuse what is neither a file nor a pipe, before it is read line by line."""
     mode = path.stat().st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
         raise OSError(errno.EINVAL, "it is a folder, a device or a socket, and no file")
@@ -65,11 +61,7 @@ def _piped(handle: int, size: int) -> bytes:
 
 
 def write_whole(path: Path, content: bytes | memoryview, *, mode: int = 0o600) -> None:
-    """Write a file so that it is either there whole or not at all, also when the power goes.
-
-    Raises:
-        OSError: if there is no room or no permission; nothing half-written stays.
-    """
+    """Write a file so that it is either there whole or not at all, also when the power goes."""
     make_folder(path.parent)
     fd, partial = tempfile.mkstemp(dir=path.parent, prefix=".part-")
     try:
@@ -86,22 +78,14 @@ def write_whole(path: Path, content: bytes | memoryview, *, mode: int = 0o600) -
 
 
 def move_whole(source: Path, path: Path) -> None:
-    """Give a file that is on disk another name in the same file system; the name is on disk when this returns.
-
-    Raises:
-        OSError: if it cannot be moved.
-    """
+    """Give a file that is on disk another name in the same file system; the name is on disk when this returns."""
     make_folder(path.parent)
     source.replace(path)
     sync_folder(path.parent)
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it, unless they are there; their names are on disk when this returns.
-
-    Raises:
-        OSError: if it cannot be made.
-    """
+    """Make a folder and those above it, unless they are there; their names are on disk when this returns."""
     if folder.is_dir():
         return
     make_folder(folder.parent)
@@ -110,23 +94,14 @@ def make_folder(folder: Path) -> None:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder that only its owner can look into; one that is there stays as it is.
-
-    Raises:
-        FileExistsError: if it is a file.
-        OSError: if it cannot be made.
-    """
+    """Make a folder that only its owner can look into; one that is there stays as it is."""
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def sync_folder(folder: Path) -> None:
-    """Return when the names in a folder are on disk: without its name, a file is lost.
-
-    Raises:
-        OSError: if the disk does not take them.
-    """
+    """Return when the names in a folder are on disk: without its name, a file is lost."""
     if sys.platform == "win32":  # folders cannot be opened there; renames are logged by the file system
         return
     try:
@@ -143,11 +118,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Append one line to a file; it is on disk when this returns, and apart from what a lost writer left half-written.
-
-    Raises:
-        OSError: if it cannot be written.
-    """
+    """Append one line to a file, on disk when this returns, and apart from what a lost writer left half-written."""
     fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         size = os.lseek(fd, 0, os.SEEK_END)

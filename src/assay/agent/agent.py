@@ -98,11 +98,7 @@ class Agent:
             os.close(lock)
 
     def enrol(self) -> Enrolled:
-        """Make this device known to the server, once.
-
-        Raises:
-            AssayError: if the server refuses or does not answer.
-        """
+        """Make this device known to the server, once."""
         if self._facts is None:
             self._begin()
         return self._client.enroll(self._enrolment(), patience_s=0)

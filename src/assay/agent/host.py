@@ -45,11 +45,7 @@ class HostFacts:
 
 
 def probe_host() -> HostFacts:
-    """Ask a process of its own what works here.
-
-    Raises:
-        MeasureError: if it does not answer.
-    """
+    """Ask a process of its own what works here."""
     command = [sys.executable, "-m", "assay", "agent", "info", "--format", "json"]
     try:
         done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=True, stdin=subprocess.DEVNULL)

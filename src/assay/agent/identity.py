@@ -166,11 +166,7 @@ def state_folder(given: Path | None = None) -> Path:
 
 
 def hold_folder(folder: Path) -> int:
-    """Make a state folder ours alone for as long as this process lives.
-
-    Raises:
-        UsageError: if another agent uses it, or it cannot be written.
-    """
+    """Make a state folder ours alone for as long as this process lives."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle = try_lock(folder / "lock")

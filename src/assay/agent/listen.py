@@ -96,11 +96,7 @@ class EnrolmentPost:
         }
 
     def enrol(self, server: str, token: str | None) -> dict[str, Any]:
-        """Work for a server from now on.
-
-        Raises:
-            AssayError: if it works for another, or the server refuses or does not answer.
-        """
+        """Work for a server from now on."""
         address = server_url(server)
         with self._lock:
             working = self._agent

@@ -64,11 +64,7 @@ def service(request: ServiceOptions, platform: str = sys.platform) -> ServiceFil
 
 
 def install(wanted: ServiceFile, *, force: bool = False) -> Path:
-    """Write a service file; one that is there and differs stays, unless forced.
-
-    Raises:
-        UsageError: if it is there, or cannot be written.
-    """
+    """Write a service file; one that is there and differs stays, unless forced."""
     path = wanted.path
     if path is None:
         raise UsageError("this system has no service files", code="service", try_="; ".join(wanted.then))
@@ -172,11 +168,7 @@ def _windows(request: ServiceOptions) -> ServiceFile:
 
 
 def _own_name() -> str:
-    """Who runs the agent: not the administrator who installs it for another account.
-
-    Raises:
-        UsageError: if that would be root, which was not named.
-    """
+    """Who runs the agent: not the administrator who installs it for another account."""
     import getpass
 
     name = os.environ.get("SUDO_USER") or getpass.getuser()

@@ -207,11 +207,7 @@ class RedisSource:
         broker: RedisBroker | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """Nothing is sent yet.
-
-        Raises:
-            UsageError: if the package for Redis is missing.
-        """
+        """Nothing is sent yet."""
         if broker is None:
             from assay.place import redis_broker
 

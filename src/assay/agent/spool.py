@@ -126,11 +126,7 @@ class Spool:
         return SpoolEntry(self._attempts / _name(job, fence), server, agent, job, fence, uuid.uuid4().hex)
 
     def begin(self, entry: SpoolEntry, job: Job) -> None:
-        """Keep a lease before anything is done under it.
-
-        Raises:
-            OSError: if there is no room.
-        """
+        """Keep a lease before anything is done under it."""
         shutil.rmtree(entry.folder, ignore_errors=True)
         lease = {name: getattr(entry, name) for name in ("server", "agent", "job", "fence", "tag")}
         write_whole(entry.document, to_json(job).encode())
@@ -182,11 +178,7 @@ class Spool:
         return place
 
     def replace_result(self, entry: SpoolEntry, result: bytes) -> Path:
-        """Put another result in the place of one that the server will never take; that one is kept for people.
-
-        Raises:
-            OSError: if there is no room.
-        """
+        """Put another result in the place of one that the server will never take; that one is kept for people."""
         place = self._refused_place(entry)
         (place / "out").mkdir(parents=True)
         shutil.copyfile(entry.result, place / "out" / entry.result.name)

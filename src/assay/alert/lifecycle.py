@@ -79,7 +79,6 @@ _LONGEST_WHY = 1000
 
 
 def after(state: AlertState | None, happening: Trigger) -> AlertState:
-    """The state that follows."""
     try:
         return TABLE[state, happening]
     except KeyError:

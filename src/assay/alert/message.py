@@ -151,7 +151,6 @@ def pictured(alert: AlertRecord) -> AlertMember | None:
 
 
 def compose(key: str, notice: NoticeDocument, server: str, *, test: bool = False) -> Message:
-    """Write the message of a notice."""
     alert = notice.alert
     event = "test" if test else _event(alert)
     rows = tuple(_row(member) for member in _moved(alert))

@@ -44,11 +44,7 @@ def logs(
 
 
 def _job(store: Store, name: str) -> Job:
-    """The job that a person means.
-
-    Raises:
-        UsageError: if there is none.
-    """
+    """The job that a person means."""
     from assay.errors import UsageError
 
     match = _JOB.match(name)

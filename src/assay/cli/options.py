@@ -94,11 +94,7 @@ def bare_option(name: str, text: str, group: str | None = None) -> OptionInfo:
 
 
 def option_value(read: Callable[[str], Value], text: str, option: str, *, code: str, name_it: bool = False) -> Value:
-    """What an option says, as `read` understands it; `name_it` has the message begin with the option.
-
-    Raises:
-        UsageError: if it cannot be read.
-    """
+    """What an option says, as `read` understands it; `name_it` has the message begin with the option."""
     try:
         return read(text)
     except ValueError as problem:
@@ -133,12 +129,7 @@ class ServerOptions:
     ca: CaOption = None
 
     def connect(self, *, greet: bool = True) -> FleetClient:
-        """A client for the server, which was asked who it is unless `greet` is off.
-
-        Raises:
-            UsageError: if none is named, or the token file cannot be read.
-            NotAssayError: if what answers there is no assay server.
-        """
+        """A client for the server, which was asked who it is unless `greet` is off."""
         from assay.place.fleet.client import FleetClient, read_token
 
         if not self.url:

@@ -345,9 +345,6 @@ def window(since: str, until: str | None, now: datetime) -> tuple[float, float]:
         since: A duration such as `7d`, or a date.
         until: A date, or the present.
         now: The present.
-
-    Raises:
-        UsageError: if one of them cannot be read, or the end does not lie after the begin.
     """
     end = now.timestamp() if until is None else _moment(until, "--until")
     try:

@@ -236,11 +236,7 @@ def _where(result: CampaignResult, written: Sequence[Path]) -> Iterator[str]:
 
 
 def refuse_folder(folder: Path) -> None:
-    """Find out before anything is measured whether reports can be written into a folder.
-
-    Raises:
-        UsageError: if they cannot.
-    """
+    """Find out before anything is measured whether reports can be written into a folder."""
     import os
 
     from assay.errors import UsageError

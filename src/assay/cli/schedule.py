@@ -184,11 +184,6 @@ def next_(
 
 
 def _scheduled(loaded: Loaded) -> Schedule:
-    """The schedule of a benchmark.
-
-    Raises:
-        SpecError: if it has none.
-    """
     if loaded.benchmark.schedule is None:
         raise SpecError(
             "the benchmark has no schedule",

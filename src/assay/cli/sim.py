@@ -231,11 +231,7 @@ def demo_data(
 
 
 def _is_demo(store: Store) -> bool:
-    """Whether a store holds demo data alone.
-
-    Raises:
-        UsageError: if it holds anything else.
-    """
+    """Whether a store holds demo data alone."""
     there = store.campaigns(1)
     if there and there[0].labels.get("demo") != "simulated":
         raise UsageError(

@@ -94,11 +94,7 @@ def read_result(folder: ResultFolders, job: Job) -> MultiRunJobResult | None:
 
 
 def collect(store: Store, folder: ResultFolders, job: Job, ended: Termination, now: datetime) -> MultiRunJobResult:
-    """Take what a job left into the store, and end it there; runs that the store already has are not taken again.
-
-    Raises:
-        StoreError: if it cannot be kept; nothing is lost, since the folder still has it.
-    """
+    """Take what a job left into the store, and end it there; runs that the store already has are not taken again."""
     left_result = read_result(folder, job)
     left = ResultFolder.at(folder.out(job.index))
     runs = left_result.runs if left_result is not None else left.runs(job)

@@ -64,11 +64,6 @@ def run(
 
     Args:
         home: where the campaign is recorded: the store, for a fleet the client of its server.
-
-    Raises:
-        SpecError: if the benchmark is wrong.
-        UsageError: if it cannot run on the engine as it is.
-        MeasureError: if the engine refuses it or does not answer.
     """
     options = options or RunOptions()
     plan = plan_of(loaded)
@@ -81,20 +76,12 @@ def run(
 
 
 def attach(engine: Engine[Any, Any], view: View, options: FollowOptions | None = None) -> CampaignResult:
-    """Follow a campaign to its end, from wherever the process before was lost, and return its results.
-
-    Raises:
-        MeasureError: if the engine refuses what is still to be submitted, or cannot be reached from here.
-    """
+    """Follow a campaign to its end, from wherever the process before was lost, and return its results."""
     return CampaignDriver(engine, view, options or FollowOptions()).run()
 
 
 def cancel(engine: Engine[Any, Any], view: View, server: FleetClient | None = None) -> str:
-    """End every job of a campaign, keep what was measured, and return the state that it then has.
-
-    Raises:
-        MeasureError: if the engine does not answer.
-    """
+    """End every job of a campaign, keep what was measured, and return the state that it then has."""
     driver = CampaignDriver(engine, view, FollowOptions(server=server))
     if engine.IS_SERVED or engine.ledger.state() == "running":
         engine.cancel()
@@ -209,12 +196,7 @@ class CampaignDriver(Generic[J]):
     # Following
 
     def _follow(self) -> None:
-        """Look until every job has ended and what they shared has too.
-
-        Raises:
-            MeasureError: if the engine refuses for good what is asked of it.
-            StoreError: if results cannot be kept.
-        """
+        """Look until every job has ended and what they shared has too."""
         while self._jobs.jobs:
             moved = self._patiently(self._step)
             if self._jobs.jobs:

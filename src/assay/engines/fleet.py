@@ -74,11 +74,7 @@ def submission_of(loaded: Loaded, client: FleetClient, placement: PlacementOptio
 
 
 def find(client: FleetClient, reference: str) -> str:
-    """The server's campaign that a reference names: an id, a unique beginning of one, `latest` or `latest~2`.
-
-    Raises:
-        UsageError: if it names none or several.
-    """
+    """The server's campaign that a reference names: an id, a unique beginning of one, `latest` or `latest~2`."""
     name, _, back = reference.partition("~")
     if name == "latest" and (back.isdigit() or not back):
         number = int(back or 0)

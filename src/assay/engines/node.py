@@ -47,11 +47,7 @@ def service_patience_s(service: Service) -> float:
 
 
 def warm_facts(name: str, base_url: str, definition: Definition, unless: Callable[[], None]) -> dict[str, str]:
-    """Have a service load its model, where it is the target and its protocol can ask for that; return what it reports.
-
-    Raises:
-        MeasureError: if it does not answer as its protocol says.
-    """
+    """Have a service load its model, where it is the target and its protocol can ask for that."""
     target = definition.target
     if not isinstance(target, ServiceTarget) or not isinstance(target, Served) or target.service != name:
         return {}
@@ -134,9 +130,6 @@ def begin_together(meeting: Meeting, within_s: float) -> BarrierOutcome:
     """Wait until the jobs of all clients have begun; their times in the queue may be far apart.
 
     A client whose job is run again after a failure finds that the others have begun: it joins them at the next run.
-
-    Raises:
-        MeasureError: if one did not come.
     """
     place = meeting.of_jobs()
     try:

@@ -78,11 +78,7 @@ def _read(path: Path) -> tuple[str | None, dict[int, str]]:
 
 
 def result_of(store: Store, job_id: str) -> MultiRunJobResult:
-    """The result of a job that has ended, as a store keeps it.
-
-    Raises:
-        UsageError: if there is no such job.
-    """
+    """The result of a job that has ended, as a store keeps it."""
     return read_job(Listing(store.engine).job(job_id).stored, store.runs)
 
 
@@ -92,12 +88,7 @@ def digest_of(result: MultiRunJobResult) -> str:
 
 
 def send_result(client: FleetClient, store: Store, campaign: str, result: MultiRunJobResult) -> DeliveryWord:
-    """Hand a result over with everything that belongs to it; sent again, it changes nothing.
-
-    Raises:
-        RefusedError: if the server will not take it.
-        AwayError: if the server does not answer.
-    """
+    """Hand a result over with everything that belongs to it; sent again, it changes nothing."""
     whole = replace(result, runs=tuple(_sent(client, store, run) for run in result.runs))
     return client.report_result(campaign, result.index, to_json(whole)).delivery
 

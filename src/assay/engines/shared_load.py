@@ -26,11 +26,7 @@ class MergedCampaign:
 
 
 def merge(result: CampaignResult) -> MergedCampaign | None:
-    """Put the parts of each shared load together; None where no load was shared.
-
-    Raises:
-        MeasureError: if the requests that a run left cannot be read.
-    """
+    """Put the parts of each shared load together; None where no load was shared."""
     groups = _shared(result)
     if not groups:
         return None

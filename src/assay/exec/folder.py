@@ -101,11 +101,7 @@ class ResultFolder:
         return tuple(whole)
 
     def outcomes(self, job: Job) -> list[RunOutcome]:
-        """The finished runs with their samples.
-
-        Raises:
-            StoreError: if samples are missing or damaged.
-        """
+        """The finished runs with their samples."""
         return [RunOutcome(run, self.samples.read(run.samples) if run.samples else ()) for run in self.runs(job)]
 
     def result(self) -> MultiRunJobResult | None:

@@ -17,11 +17,7 @@ def surroundings() -> str:
 
 
 def require_needs(job: Job, profile: Profile) -> None:
-    """Check that a machine has what a job needs.
-
-    Raises:
-        MeasureError: if it lacks something; it says what, and what to do.
-    """
+    """Check that a machine has what a job needs."""
     lacking = missing(job, profile)
     if lacking:
         code = "device" if any("device" in line for line in lacking) else "needs"

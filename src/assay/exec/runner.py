@@ -65,9 +65,6 @@ class JobRunner:
             profile: this machine; a job that needs more is refused, with a result that says so.
             services: those of the job's services that already run, on this machine or another; they are not started.
             meeting: where the machines that share the job's load meet before each run.
-
-        Raises:
-            StoreError: if results cannot be kept.
         """
         hooks = hooks or JobHooks()
         with self._environment(job, profile) as environment:

@@ -123,11 +123,7 @@ _VENDORS = {"apple": "apple", "amd": "amd", "0x1002": "amd", "intel": "intel", "
 
 
 def by_system_profiler(run: Run = output) -> LayerReport:
-    """All GPUs that macOS lists.
-
-    Raises:
-        LayerUnavailableError: it lists none, or cannot be asked.
-    """
+    """All GPUs that macOS lists."""
     profile = parsed(SYSTEM_PROFILER, run(("system_profiler", "SPDisplaysDataType", "-json")))
     rows = profile.get("SPDisplaysDataType") if isinstance(profile, dict) else None
     cards = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []

@@ -62,11 +62,7 @@ def memory_now(source: FactSource) -> Facts:
 
 
 def module(raw: bytes) -> Facts | None:
-    """One memory module from its SMBIOS record (type 17); None for an empty slot.
-
-    Raises:
-        ValueError: if it is no such record.
-    """
+    """One memory module from its SMBIOS record (type 17); None for an empty slot."""
     if len(raw) < 0x15 or raw[0] != 17 or not 0x15 <= raw[1] <= len(raw):
         raise ValueError("no SMBIOS record of a memory device")
     record, strings = raw[: raw[1]], raw[raw[1] :].split(b"\0")

@@ -119,11 +119,7 @@ def container(source: FactSource) -> Facts:
 
 
 def parse_quota(text: str) -> float | None:
-    """Cores of a `cpu.max` line such as `200000 100000`; None for `max`.
-
-    Raises:
-        ValueError: if it is no such line.
-    """
+    """Cores of a `cpu.max` line such as `200000 100000`; None for `max`."""
     words = text.split()
     if len(words) not in (1, 2):
         raise ValueError(f"{text[:40]!r} is no quota")

@@ -54,12 +54,7 @@ def summed(tensors: Iterable[Tensor]) -> Facts:
 
 
 def safetensors(path: Path) -> list[Tensor]:
-    """The tensors that the header of a safetensors file lists.
-
-    Raises:
-        UnreadableModelError: if it is no such header.
-        OSError: if the file cannot be read.
-    """
+    """The tensors that the header of a safetensors file lists."""
     with path.open("rb") as file:
         size = path.stat().st_size
         length = int.from_bytes(file.read(8), "little")
@@ -96,11 +91,7 @@ _OPENVINO = {
 
 
 def onnx(path: Path, load: Callable[[str], Any] = import_module) -> Facts:
-    """What an ONNX file tells; its outer weights are not read.
-
-    Raises:
-        UnreadableModelError: without the onnx package, for a file too large for memory, or a damaged one.
-    """
+    """What an ONNX file tells; its outer weights are not read."""
     if path.stat().st_size > LARGEST_ONNX:
         raise UnreadableModelError(
             f"it is larger than {LARGEST_ONNX // 2**20} MiB, and the format has no header of its own"
@@ -153,12 +144,7 @@ def _weights(package: Any, initializers: Iterable[Any]) -> Iterable[Tensor]:  # 
 
 
 def openvino(path: Path) -> Facts:
-    """What an OpenVINO XML file tells.
-
-    Raises:
-        UnreadableModelError: if it is another XML file.
-        OSError: if it cannot be read.
-    """
+    """What an OpenVINO XML file tells."""
     with path.open("rb") as file:
         text = file.read(_LARGEST_TEXT)
     if (net := _NET.search(text, 0, 4096)) is None:
@@ -184,12 +170,7 @@ def is_openvino(path: Path) -> bool:
 
 
 def torch_archive(path: Path) -> Facts:
-    """Which kind of PyTorch file this is, by its first bytes and its list of contents; no pickle is ever loaded.
-
-    Raises:
-        UnreadableModelError: for what PyTorch does not write.
-        OSError: if it cannot be read.
-    """
+    """Which kind of PyTorch file this is, by its first bytes and its list of contents; no pickle is ever loaded."""
     if not zipfile.is_zipfile(path):
         with path.open("rb") as file:
             if file.read(2)[:1] != b"\x80":
@@ -208,12 +189,7 @@ def torch_archive(path: Path) -> Facts:
 
 
 def config(folder: Path) -> Facts:
-    """What the `config.json` of a Hugging Face folder tells.
-
-    Raises:
-        UnreadableModelError: if it is no such file.
-        OSError: if it cannot be read.
-    """
+    """What the `config.json` of a Hugging Face folder tells."""
     with (folder / "config.json").open("rb") as file:
         text = file.read(_LARGEST_TEXT)
     try:
@@ -237,12 +213,7 @@ def config(folder: Path) -> Facts:
 
 
 def huggingface(folder: Path, weights: Iterable[Path]) -> Facts:
-    """A Hugging Face folder: what its config tells, and what its safetensors hold, which weighs more.
-
-    Raises:
-        UnreadableModelError: if its config is no such file.
-        OSError: if a file cannot be read.
-    """
+    """A Hugging Face folder: what its config tells, and what its safetensors hold, which weighs more."""
     facts = config(folder)
     try:
         tensors = [tensor for path in weights if path.suffix == ".safetensors" for tensor in safetensors(path)]
@@ -326,12 +297,7 @@ class _Reader:
 
 
 def gguf(path: Path) -> Facts:
-    """What the header of a GGUF file tells.
-
-    Raises:
-        UnreadableModelError: if it is no such header, or breaks off.
-        OSError: if the file cannot be read.
-    """
+    """What the header of a GGUF file tells."""
     with path.open("rb") as file:
         reader, tensors = _opened(file, path)
         settings = _settings(reader)
@@ -340,13 +306,7 @@ def gguf(path: Path) -> Facts:
 
 
 def read_settings(path: Path, lists: Collection[str]) -> dict[str, Any]:
-    """The settings in the header of a GGUF file, with the content of some of its lists; the others are None.
-
-    Raises:
-        UnreadableModelError: if it is no such header, or breaks off.
-        UnicodeDecodeError: if a text of these lists is damaged.
-        OSError: if the file cannot be read.
-    """
+    """The settings in the header of a GGUF file, with the content of some of its lists; the others are None."""
     with path.open("rb") as file:
         return _settings(_opened(file, path)[0], lists)
 

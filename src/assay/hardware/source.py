@@ -30,12 +30,6 @@ _DIGITS = re.compile(r"\d+")
 
 
 def command_output(words: Sequence[str]) -> str:
-    """What a command prints.
-
-    Raises:
-        OSError: if it cannot be started.
-        subprocess.SubprocessError: if it fails or takes too long.
-    """
     done = subprocess.run(
         list(words),
         capture_output=True,
@@ -69,11 +63,7 @@ class FactSource:
         return str(self.root) == "/"
 
     def bytes(self, path: str, limit: int = _LONGEST) -> bytes:
-        """What a file holds.
-
-        Raises:
-            OSError: if it cannot be read.
-        """
+        """What a file holds."""
         # A server has thousands of these files: the plain call costs a third of what a path object does. In pieces, as
         # the kernel keeps as much memory ready as is asked for, and refuses what is too much.
         file, parts = os.open(self.at(path), os.O_RDONLY), []
@@ -176,11 +166,7 @@ def why_not(problem: OSError, path: str) -> str:
 
 
 def cpu_set(text: str) -> frozenset[int]:
-    """The CPUs of a kernel list such as `0-3,8`.
-
-    Raises:
-        ValueError: if it is no such list.
-    """
+    """The CPUs of a kernel list such as `0-3,8`."""
     numbers: set[int] = set()
     for part in filter(None, (part.strip() for part in text.split(","))):
         first, dash, last = part.partition("-")
@@ -194,11 +180,7 @@ def cpu_set(text: str) -> frozenset[int]:
 
 
 def size_of(text: str) -> int:
-    """Bytes of a size as the kernel writes it, such as `32K`.
-
-    Raises:
-        ValueError: if it is none.
-    """
+    """Bytes of a size as the kernel writes it, such as `32K`."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is no size")

@@ -115,11 +115,7 @@ def destroy(name: str, notify: Notify, *, keep_data: bool, yes: bool) -> None:
 
 
 def variables(options: InfraOptions) -> tuple[str, ...]:
-    """The words that give Terraform its variables.
-
-    Raises:
-        UsageError: for a file that is not there, or a setting without a value.
-    """
+    """The words that give Terraform its variables."""
     for path in options.values:
         if not path.is_file():
             raise UsageError("there is no such file of variables", code="no-file", at=str(path))

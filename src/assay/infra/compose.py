@@ -67,12 +67,7 @@ class ComposeRecord:
 
 
 def create(options: InfraOptions, notify: Notify) -> Status:
-    """Bring the system up, or bring it up again.
-
-    Raises:
-        UsageError: if Compose is not here.
-        MeasureError: if it does not get healthy; the containers stay, for a look into their logs.
-    """
+    """Bring the system up, or bring it up again."""
     folder, record = find_system("local", options.name, RECORD, ComposeRecord)
     if record is None:
         _refuse_no_tree()
@@ -190,11 +185,7 @@ def _sweep(record: ComposeRecord, *, keep_data: bool) -> None:
 
 
 def _refuse_unstarted(record: ComposeRecord) -> None:
-    """Raise if a container was made and never started: Compose does not always fail when the runtime refuses one.
-
-    Raises:
-        MeasureError: with its name; what the runtime said of it was shown when it did.
-    """
+    """Raise if a container was made and never started: Compose does not always fail when the runtime refuses one."""
     made = _of_project(record, "container", "--filter", "status=created", "--format", "{{.Names}}")
     if made:
         raise MeasureError(

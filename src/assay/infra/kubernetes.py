@@ -54,12 +54,7 @@ class HelmRecord:
 
 
 def create(options: InfraOptions, notify: Notify) -> Status:
-    """Install the chart, or bring a release up to date, and wait until all of it is ready.
-
-    Raises:
-        UsageError: if a program is missing, or a file of values.
-        MeasureError: if the cluster refuses, or it does not get ready, with helm's own words.
-    """
+    """Install the chart, or bring a release up to date, and wait until all of it is ready."""
     for path in options.values:
         if not path.is_file():
             raise UsageError("there is no such file of values", code="no-file", at=str(path))

@@ -68,11 +68,7 @@ def notes_of(folder: Path) -> tuple[PartNote, ...]:
 
 
 def bring_up(folder: Path, tag: str, within_s: float, notify: Notify) -> None:
-    """Start the supervisor of a system, and wait until every part is healthy.
-
-    Raises:
-        MeasureError: if a part does not get healthy; everything is ended then.
-    """
+    """Start the supervisor of a system, and wait until every part is healthy."""
     (folder / STATUS).unlink(missing_ok=True)  # what an earlier supervisor reported is no longer true
     try:
         _start(folder, tag)
@@ -202,12 +198,7 @@ _MEMORY_WITHIN_S = 10.0
 
 
 def create(options: InfraOptions, notify: Notify) -> Status:
-    """Bring the system up, or bring it up again; one that is up stays as it is.
-
-    Raises:
-        UsageError: if something that is needed is missing, or the wish cannot be met.
-        MeasureError: if a part does not get healthy; everything is ended then.
-    """
+    """Bring the system up, or bring it up again; one that is up stays as it is."""
     _refuse_unfit(options)
     folder = folder_of("local", options.name)
     made = make_folder(folder)
@@ -250,10 +241,6 @@ def destroy(name: str, notify: Notify, *, keep_data: bool = False) -> None:
 
     Args:
         keep_data: only end the processes; `create` brings them up again with all that they knew.
-
-    Raises:
-        UsageError: if it belongs to another user.
-        MeasureError: if something stays; it says what.
     """
     folder = folder_of("local", name)
     if not folder.is_dir():

@@ -31,11 +31,7 @@ def prepare(
     pause: Callable[[float], None] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> str:
-    """Bring the tables up to date and make the tokens known; return what was done, in words.
-
-    Raises:
-        StoreError: if the database is not there in time, or belongs to a newer version.
-    """
+    """Bring the tables up to date and make the tokens known; return what was done, in words."""
     location = environ.get("ASSAY_SERVER_DATABASE_URL") or store_folder(environ.get("ASSAY_SERVER_FOLDER")) / DATABASE
     if isinstance(location, str):
         _await(location, now() + within_s, pause, now)

@@ -22,12 +22,7 @@ _FLAGS = {"with_": "--with", "fetch": "--no-fetch", "settings": "--set", "within
 
 
 def create(provider: str, options: InfraOptions, notify: Notify) -> Status:
-    """Bring a system up.
-
-    Raises:
-        UsageError: if something asked for has no meaning there, or something needed is missing.
-        MeasureError: if it does not get healthy.
-    """
+    """Bring a system up."""
     contained = options.with_ in ("podman", "docker")
     if provider == "local":
         refuse_meaningless(options, "compose" if contained else "processes")

@@ -158,11 +158,7 @@ def make_folder(folder: Path, mode: int = 0o700) -> tuple[str, ...]:
 
 
 def remove_folder(folder: Path, made: Iterable[str] = ()) -> None:
-    """Remove a folder, and of those above it the ones that were made for it and are empty now.
-
-    Raises:
-        MeasureError: if something stays; it says what.
-    """
+    """Remove a folder, and of those above it the ones that were made for it and are empty now."""
     left: list[str] = []
     shutil.rmtree(folder, onerror=lambda _, path, __: left.append(str(path)))
     if folder.exists():

@@ -167,11 +167,7 @@ class Monitor:
 
 @contextmanager
 def monitored(benchmark: Benchmark, jobs: Sequence[Job], notify: Notify) -> Iterator[Monitor]:
-    """Watch this machine and the services of some jobs for as long as the body runs.
-
-    Raises:
-        MeasureError: if monitoring is asked for and required, and is not available.
-    """
+    """Watch this machine and the services of some jobs for as long as the body runs."""
     settings = monitoring_of(benchmark.monitoring)
     if settings is None:
         yield Monitor()

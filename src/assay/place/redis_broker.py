@@ -52,9 +52,6 @@ class RedisBroker:
         Args:
             url: `redis://[user:password@]host:port/number`, `rediss://…` with TLS, or `unix://path`.
             prefix: begins every key, so that several queues can share a server.
-
-        Raises:
-            UsageError: if the URL is none of Redis.
         """
         self.address = _address(url)
         self._secret = unquote(urlsplit(url).password or "")

@@ -54,11 +54,6 @@ def campaign_state(counts: Mapping[str, int]) -> CampaignState:
 
 
 def after(state: State, event: Event) -> State:
-    """The state that follows.
-
-    Raises:
-        AssayError: for a step that the table does not have.
-    """
     try:
         return TABLE[state, event]
     except KeyError:

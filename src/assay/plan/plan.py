@@ -32,11 +32,7 @@ _OF_AN_AXIS = 64
 
 
 def points(matrix: Matrix, document: Mapping[str, JsonValue] | None = None, at: str = "") -> list[Point]:
-    """All points: the product of the axes, less `exclude`, plus `include`.
-
-    Raises:
-        SpecError: if there are too many.
-    """
+    """All points: the product of the axes, less `exclude`, plus `include`."""
     _refuse_large(matrix, document or {}, at)
     values = itertools.product(*matrix.axes.values()) if matrix.axes or not matrix.include else ()
     product: list[Point] = [dict(zip(matrix.axes, point, strict=True)) for point in values]
@@ -95,11 +91,7 @@ def most_at_once(section: Slurm | Kubernetes, jobs: Sequence[Job]) -> int | None
 
 
 def refuse_unsupported(benchmark: Benchmark, engines: Collection[str] = ("local",)) -> None:
-    """Refuse what this installation would silently skip.
-
-    Raises:
-        MeasureError: for an engine that is not one of these, and for monitoring on an engine without Prometheus.
-    """
+    """Refuse what this installation would silently skip."""
     if benchmark.place.engine not in engines:
         first = next(iter(engines))
         message = f"place.engine is {benchmark.place.engine!r}; this installation runs jobs {_PLACES[first]} only"
@@ -126,11 +118,7 @@ def services_of_several(definition: Definition, engine: str, at: str) -> list[Pr
 
 
 def refuse_parts_in_turn(jobs: Iterable[Job]) -> None:
-    """Refuse parts of one load that a single machine would drive one after another: together they are no load.
-
-    Raises:
-        MeasureError: if there are two parts of the same point.
-    """
+    """Refuse parts of one load that a single machine would drive one after another: together they are no load."""
     parts = [job for job in jobs if job.definition.load.hosts > 1]
     if max(Counter(point_key(job) for job in parts).values(), default=0) > 1:
         hosts = max(job.definition.load.hosts for job in parts)
@@ -161,11 +149,7 @@ class Plan:
 
 
 def make_plan(loaded: Loaded, fingerprint: Fingerprint) -> Plan:
-    """Expand a benchmark into jobs.
-
-    Raises:
-        SpecError: with the problems of every point, each once.
-    """
+    """Expand a benchmark into jobs."""
     problems: list[Problem] = []
     jobs: list[Job] = []
     at = loaded.source.at(("matrix",))
@@ -191,11 +175,7 @@ def make_plan(loaded: Loaded, fingerprint: Fingerprint) -> Plan:
 
 
 def combine(plans: Sequence[Plan]) -> Plan:
-    """Join plans into one, under the name of the first: their jobs in order, renumbered; equal jobs stay separate.
-
-    Raises:
-        SpecError: if there is no plan.
-    """
+    """Join plans into one, under the name of the first: their jobs in order, renumbered; equal jobs stay separate."""
     if not plans:
         raise SpecError("there is nothing to plan", code="matrix")
     return _plan(plans[0].benchmark, (job for plan in plans for job in plan.jobs))

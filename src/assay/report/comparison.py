@@ -358,10 +358,6 @@ class Reader:
         Args:
             benchmark: Labels and commits are looked for among the campaigns of this benchmark alone.
             most: How many of those that a label, a commit or a folder names.
-
-        Raises:
-            NoSuchResultError: if a reference names nothing that is there.
-            UsageError: if it is badly written, names several, or names a file that is no result.
         """
         find = self._references.find
         named = [reference for text in references for reference in find(text, benchmark=benchmark, most=most, but=but)]
@@ -398,11 +394,7 @@ class Reader:
 
 
 def read_document(path: Path) -> CampaignRecord:
-    """Read a result document: of a campaign, or of one job as `assay exec` writes it.
-
-    Raises:
-        UsageError: if it is neither.
-    """
+    """Read a result document: of a campaign, or of one job as `assay exec` writes it."""
     try:
         text = read_bounded(path, _LARGEST)
     except OSError as problem:

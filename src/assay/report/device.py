@@ -69,7 +69,6 @@ def is_device(job: MultiRunJobResult) -> bool:
 
 
 def is_device_target(target: Mapping[str, JsonValue]) -> bool:
-    """Whether a target is the hardware itself."""
     return "device" in target and not set(target) & {"model", "service", "endpoint", "library", "command"}
 
 

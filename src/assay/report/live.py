@@ -292,11 +292,9 @@ class TimeLeft:
         self._began_s: float | None = None
 
     def begin(self) -> None:
-        """A run begins."""
         self._began_s = self._now()
 
     def end(self) -> None:
-        """A run ends."""
         if self._began_s is not None:
             self._spent_s += self._now() - self._began_s
             self._measured += 1

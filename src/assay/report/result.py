@@ -56,7 +56,6 @@ class CampaignResult:
         return None if content is None else read_telemetry(content)
 
     def to_json(self) -> str:
-        """The result document."""
         from assay.report.export import result_json
 
         return result_json(self.record)

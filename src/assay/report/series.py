@@ -43,7 +43,6 @@ def series_name(record: SeriesRecord) -> str:
 
 
 def machine_words(record: SeriesRecord) -> str:
-    """The kind of machine of a series in words."""
     kind = record.machine
     cores, memory, gpus = kind.get("cores"), kind.get("memory_gib"), kind.get("gpus")
     held = kind.get("limit_cpus")

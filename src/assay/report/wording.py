@@ -104,7 +104,6 @@ def one_line(text: str) -> str:
 
 
 def verdict_word(result: MultiRunJobResult) -> str:
-    """The one word for the outcome of a job."""
     if result.state != "done":
         return result.state
     return result.verdict or "not judged"

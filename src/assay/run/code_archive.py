@@ -49,9 +49,6 @@ def pack(source: Path, cache: Path) -> CodeArchive:
     """Pack a folder or a file under its own name; a `.tar` is taken as it is.
 
     Equal content gives equal bytes, on every machine and at any time; what is packed already is not packed again.
-
-    Raises:
-        MeasureError: if it is not there, too large, or leads out of itself.
     """
     try:
         if source.is_file() and source.name.lower().endswith(SUFFIX):
@@ -76,11 +73,7 @@ def pack(source: Path, cache: Path) -> CodeArchive:
 
 
 def unpack(packed: Path, folder: Path) -> int:
-    """Unpack code into a folder that is made for it; return how many files it holds.
-
-    Raises:
-        MeasureError: if it is no archive, holds what is no file, or a name that leads out of the folder.
-    """
+    """Unpack code into a folder that is made for it; return how many files it holds."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tarfile.open(packed) as archive:

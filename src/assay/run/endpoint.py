@@ -89,11 +89,6 @@ def started_services(order: Order, stage: Stage) -> Iterator[Mapping[str, Runnin
 
 
 def reach(target: ServedTarget, services: Mapping[str, RunningService], base: Path) -> ServedEndpoint:
-    """Work out where a target is.
-
-    Raises:
-        MeasureError: if a host is not known or may not be connected to, or a secret is not available.
-    """
     service = services[target.service] if isinstance(target, ServiceTarget) else None
     url = service.base_url if service is not None else resolve_secrets(_endpoint(target))
     _keep_secrets_from_proxy(target, url)

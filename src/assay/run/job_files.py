@@ -46,11 +46,7 @@ def local_paths(definition: Definition) -> tuple[str, ...]:
 
 
 def place_files(job: Job) -> FilePlacement:
-    """Decide where the files of a job go; nothing is written, so that a server can refuse bad names immediately.
-
-    Raises:
-        UsageError: for a name that is no plain file name below the job's folder.
-    """
+    """Decide where the files of a job go; nothing is written, so that a server can refuse bad names immediately."""
     definition, files = job.definition, job.files
     target, folder, places = definition.target, "", list[tuple[JobFile, str]]()
     if isinstance(target, CommandTarget):
@@ -108,10 +104,6 @@ def materialise(job: Job, base: Path, fetch: Fetch) -> Job:
 
     Returns:
         The job with its definition rewritten to the new places; its `files` are here now and left out.
-
-    Raises:
-        UsageError: for a name that is no plain file name below the folder.
-        MeasureError: when a file cannot be put there, or is not the one that was announced.
     """
     placed = place_files(job)
     is_command = runs_programs(job.definition)

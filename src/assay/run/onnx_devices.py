@@ -58,11 +58,7 @@ def runtime() -> Any:  # noqa: ANN401  (a module)
 
 
 def place(device: str, options: dict[str, str]) -> OnnxPlacement:
-    """Decide the providers for a device.
-
-    Raises:
-        MeasureError: when this machine's ONNX Runtime has no provider for it.
-    """
+    """Decide the providers for a device."""
     base, index = split_index(device)
     provider = PROVIDERS.get(base)
     if provider is None:

@@ -129,11 +129,7 @@ def check(policy: UrlPolicy, host: str, addresses: Sequence[str], at: str = "tar
 
 
 def pinned(url: str, at: str, policy: UrlPolicy | None = None) -> str | None:
-    """The address to connect to for a URL, resolved now and checked; None where anything may be connected to.
-
-    Raises:
-        MeasureError: if the host is not known, or may not be connected to.
-    """
+    """The address to connect to for a URL, resolved now and checked; None where anything may be connected to."""
     policy = policy or UrlPolicy.from_environment()
     if policy.anything:
         return None
@@ -154,12 +150,7 @@ def pinned(url: str, at: str, policy: UrlPolicy | None = None) -> str | None:
 
 
 def resolved(host: str, port: int) -> tuple[str, ...]:
-    """All addresses of a host.
-
-    Raises:
-        OSError: if it is not known.
-        UnicodeError: if no name server could be asked for it.
-    """
+    """All addresses of a host."""
     resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return tuple(dict.fromkeys(str(entry[4][0]) for entry in resolved))
 

@@ -177,7 +177,6 @@ def hold_lifeline(fd: int, tag: str, scratch: Path) -> None:
 
 
 def resident_mb() -> float:
-    """Resident memory now."""
     return _resident_mb(psutil.Process())
 
 

@@ -28,12 +28,7 @@ _ENDED = ("done", "failed")
 
 
 def held(store: Store, digest: str) -> Path | None:
-    """Where the file with a content hash lies, among uploads and samples; None when there is none.
-
-    Raises:
-        UsageError: if it is not a SHA-256.
-        StoreError: if it is not on this machine and the object store is away.
-    """
+    """Where the file with a content hash lies, among uploads and samples; None when there is none."""
     here = _here(store, digest)
     if here is not None or store.backing is None:
         return here
@@ -45,9 +40,6 @@ def known_size(store: Store, digest: str) -> int | None:
 
     That is also so while it is not known whether the object store has it: the sender sends it once more, and
     no one has to wait for the object store.
-
-    Raises:
-        UsageError: if it is not a SHA-256.
     """
     for path in _places(store, digest):
         with suppress(FileNotFoundError):
@@ -199,11 +191,7 @@ def _refuse_missing(kept: ServerStore, digests: Iterable[str], what: str) -> Non
 
 
 def parsed(body: bytes, states: Collection[str] = _ENDED) -> MultiRunJobResult:
-    """Read a result document that has ended.
-
-    Raises:
-        RequestProblem: if it is none.
-    """
+    """Read a result document that has ended."""
     result = read_body(MultiRunJobResult, body, "result document", "result")
     if result.state not in states:
         raise RequestProblem(

@@ -147,12 +147,7 @@ class AssayServer(uvicorn.Server):
 
 
 def run(settings: ServerSettings, say: Say, clock: Clock = SYSTEM_CLOCK) -> None:
-    """Serve until interrupted.
-
-    Raises:
-        UsageError: if the address is taken or a setting cannot work.
-        StoreError: if the database has to be migrated first.
-    """
+    """Serve until interrupted."""
     set_up_logs(settings.log_format, settings.log_level)
     sys.setswitchinterval(_SWITCH_S)
     app = create_app(settings, clock)
@@ -175,11 +170,7 @@ def run(settings: ServerSettings, say: Say, clock: Clock = SYSTEM_CLOCK) -> None
 
 
 def listen(settings: ServerSettings) -> socket.socket:
-    """Take the address.
-
-    Raises:
-        UsageError: if it is not available.
-    """
+    """Take the address."""
     at = f"{settings.host}:{settings.port}"
 
     def refused(message: str, try_: str = "use --host 127.0.0.1 or --host 0.0.0.0") -> UsageError:

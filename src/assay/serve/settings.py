@@ -201,9 +201,6 @@ def read_settings(config: Path | None = None, **flags: object) -> ServerSettings
     Args:
         config: a TOML, YAML or JSON file with the same names.
         flags: what the command line said; None means that it said nothing.
-
-    Raises:
-        UsageError: with every value that does not fit and where it came from; secrets are never shown.
     """
     given = {name: value for name, value in flags.items() if value is not None}
     # The environment wins over the file, so what it sets is left out of the file.

@@ -55,13 +55,7 @@ class PlannedSubmission:
 
 
 def submit(state: ServerState, submission: Submission, *, by: str, origin: str = "") -> Plan:
-    """Keep a campaign; its jobs are on offer immediately.
-
-    Raises:
-        SpecError: with every problem of the document.
-        UsageError: if the request names nothing to measure, or a name in it is refused.
-        RequestProblem: 409 if files have to be uploaded first.
-    """
+    """Keep a campaign; its jobs are on offer immediately."""
     planned = plan_submission(state, submission, by=by, origin=origin)
     demand_files(state.kept, planned.plan)
     return keep(state, planned)
@@ -121,11 +115,7 @@ def plan_loaded(
 
 
 def demand_files(kept: ServerStore, plan: Plan) -> None:
-    """Refuse a plan whose files are not all here.
-
-    Raises:
-        RequestProblem: 409 with every file that is missing.
-    """
+    """Refuse a plan whose files are not all here."""
     wanted = {file.sha256: text for job in plan.jobs for text, files in job.files.items() for file in files}
     lacking = missing(kept.store, wanted)
     if lacking:
@@ -238,11 +228,7 @@ def preview(state: ServerState, planned: PlannedSubmission) -> BenchmarkPreview:
 def keep_schedule(
     state: ServerState, planned: PlannedSubmission, submission: Submission, *, by: str
 ) -> tuple[ScheduleView, bool]:
-    """Make the schedule of a benchmark or change the one of its name; the second part says whether it is new.
-
-    Raises:
-        SpecError: if the benchmark has no schedule, or a name that no path can hold.
-    """
+    """Make the schedule of a benchmark or change the one of its name; the second part says whether it is new."""
     name = planned.plan.benchmark
     if planned.document.get("schedule") is None:
         raise SpecError(
@@ -314,11 +300,7 @@ class BenchmarkCheck:
 
 
 def read_text(state: ServerState, given: BenchmarkText) -> BenchmarkCheck:
-    """Read a file and say what it means; what is wrong with it is the answer, not an error.
-
-    Raises:
-        StoreError: if the store cannot be asked who could take the jobs.
-    """
+    """Read a file and say what it means; what is wrong with it is the answer, not an error."""
     source = None
     try:
         source = parse(given.text, f".{given.format}", _NAME)

@@ -47,11 +47,7 @@ def _is_taint(text: str) -> str:
 
 
 def label_key(text: str) -> str:
-    """The key of a label, a taint or a resource, checked as Kubernetes does it.
-
-    Raises:
-        ValueError: for one that Kubernetes would refuse.
-    """
+    """The key of a label, a taint or a resource, checked as Kubernetes does it."""
     prefix, slash, name = text.rpartition("/")
     if not _KEY_NAME.fullmatch(name) or (slash and (len(prefix) > 253 or not _SUBDOMAIN.fullmatch(prefix))):
         raise ValueError(f"{text!r} is no key for Kubernetes; write for example node.kubernetes.io/instance-type")

@@ -60,11 +60,7 @@ def _meant(path: Path) -> str:
 
 
 def read_text(path: Path, what: str = "the benchmark file", most_bytes: int = _MAX_BYTES) -> str:
-    """The text of a file, or of a pipe that has a writer; a byte order mark is left out.
-
-    Raises:
-        SpecError: if it cannot be read, is no text, or is too large.
-    """
+    """The text of a file, or of a pipe that has a writer; a byte order mark is left out."""
     try:
         content = read_bounded(path, most_bytes)
     except OSError as problem:
@@ -87,11 +83,7 @@ def read_text(path: Path, what: str = "the benchmark file", most_bytes: int = _M
 
 
 def check_text(text: str, name: str) -> None:
-    """Refuse a text that is too long, or that holds characters no benchmark file can have.
-
-    Raises:
-        SpecError: with the line.
-    """
+    """Refuse a text that is too long, or that holds characters no benchmark file can have."""
     if len(text) > MAX_CHARACTERS:
         raise SpecError(
             f"the text has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read",
@@ -113,9 +105,6 @@ def check_tree(document: object, name: str, at: Callable[[KeyPath], str] | None 
 
     Args:
         at: where a key stands; asked only when the size is right.
-
-    Raises:
-        SpecError: with the first thing that is wrong.
     """
     nodes = characters = 0
     wrong: tuple[KeyPath, str] | None = None
@@ -187,11 +176,7 @@ def cut(text: str, most: int = _MAX_MESSAGE) -> str:
 
 
 def compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    """A regular expression that a user wrote, compiled.
-
-    Raises:
-        ValueError: with the reason, if it is none or larger than any honest one.
-    """
+    """A regular expression that a user wrote, compiled."""
     if len(pattern) > MAX_PATTERN:
         raise ValueError(f"it has {len(pattern):,} characters, and at most {MAX_PATTERN:,} are read")
     if pattern.count("(") > MAX_GROUPS:
@@ -203,11 +188,7 @@ def compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
 
 
 def check_patterns(patterns: Iterable[str]) -> None:
-    """Refuse regular expressions that would take long to compile together; none is compiled here.
-
-    Raises:
-        ValueError: if there are too many.
-    """
+    """Refuse regular expressions that would take long to compile together; none is compiled here."""
     whole = "".join(patterns)
     if len(whole) > MAX_PATTERNS:
         raise ValueError(f"the patterns have {len(whole):,} characters together; at most {MAX_PATTERNS:,} are read")
@@ -242,11 +223,6 @@ MAX_COMMAND = 131_071
 
 @lru_cache(maxsize=64)  # the jobs of a matrix share their command
 def split_words(command: str) -> tuple[str, ...]:
-    """The words of a command.
-
-    Raises:
-        ValueError: for a quote that is never closed, or a command that is too long.
-    """
     if too_long := longer_than_possible(command):
         raise ValueError(too_long)
     try:

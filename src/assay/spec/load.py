@@ -37,11 +37,7 @@ class Loaded:
 
 
 def load(origin: str | Path | Mapping[str, Any] | Benchmark, *, base: Path | None = None) -> Loaded:
-    """Load a benchmark from a file, a mapping or a `Benchmark`; a document of another tool is imported.
-
-    Raises:
-        SpecError: with every problem found.
-    """
+    """Load a benchmark from a file, a mapping or a `Benchmark`; a document of another tool is imported."""
     if isinstance(origin, str | Path):
         path = Path(origin)
         return check(own_source(read(path)), base or path.resolve().parent)
@@ -51,7 +47,6 @@ def load(origin: str | Path | Mapping[str, Any] | Benchmark, *, base: Path | Non
 
 
 def check(source: SourceDocument, base: Path) -> Loaded:
-    """Check a source that was read."""
     matrix, problems = parse_matrix(source)
     point = first_point(matrix)
     benchmark, faults = validate(Benchmark, source, point)
@@ -109,11 +104,7 @@ def with_settings(source: SourceDocument, settings: Sequence[str], base: Path) -
 
 
 def settings_of(settings: Sequence[str]) -> dict[str, JsonValue]:
-    """A document made of settings alone: `partition=gpu`, `each.monitor.cpus=1`.
-
-    Raises:
-        UsageError: for one that sets nothing.
-    """
+    """A document made of settings alone: `partition=gpu`, `each.monitor.cpus=1`."""
     return apply({}, dict(_setting(text) for text in settings))
 
 

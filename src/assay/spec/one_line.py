@@ -39,9 +39,6 @@ def with_flags(source: SourceDocument, kind: str, given: Mapping[str, str], *, q
         kind: kind of the target.
         given: key of a `Flag` → what was typed.
         quick: whether one short run is enough.
-
-    Raises:
-        SpecError: for options that mean nothing for this kind of target.
     """
     flags = [BY_KEY[key] for key in given]
     if misplaced := [flag for flag in flags if kind and kind not in flag.kinds]:

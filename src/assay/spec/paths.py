@@ -83,11 +83,7 @@ def refetched(definition: Definition, sources: Mapping[str, str]) -> Definition:
 
 
 def service_programs(definition: Definition) -> tuple[Program, ...]:
-    """The commands of a definition's services that run as plain processes.
-
-    Raises:
-        ValueError: if one cannot be split into words.
-    """
+    """The commands of a definition's services that run as plain processes."""
     return tuple(
         Program(f"services.{name}.command", words(service.command), service.cwd or "")
         for name, service in definition.services.items()
@@ -96,11 +92,6 @@ def service_programs(definition: Definition) -> tuple[Program, ...]:
 
 
 def words(command: str | tuple[str, ...]) -> tuple[str, ...]:
-    """The words of a command.
-
-    Raises:
-        ValueError: for a quote that is never closed.
-    """
     return split_words(command) if isinstance(command, str) else command
 
 

@@ -29,23 +29,17 @@ class Recipe:
 
     @property
     def services(self) -> dict[str, JsonValue]:
-        """Its section `services`."""
         services = parse(self.text, _SUFFIX, f"recipe {self.name}").document["services"]
         return services if isinstance(services, dict) else {}
 
 
 def recipe_names() -> tuple[str, ...]:
-    """The recipes that there are."""
     folder = files("assay.spec.ready_made")
     return tuple(sorted(path.name.removesuffix(_SUFFIX) for path in folder.iterdir() if path.name.endswith(_SUFFIX)))
 
 
 def find_recipe(name: str, at: str = "") -> Recipe:
-    """A recipe by its name; `at` is where it is asked for.
-
-    Raises:
-        UsageError: if there is none, with the nearest name.
-    """
+    """A recipe by its name; `at` is where it is asked for."""
     names = recipe_names()
     if name not in names:
         tip = did_you_mean(name, names, f"there are {', '.join(names)}")
@@ -56,11 +50,7 @@ def find_recipe(name: str, at: str = "") -> Recipe:
 
 
 def with_recipes(document: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """A benchmark document whose services that name a recipe are written out: the recipe, with their own keys over it.
-
-    Raises:
-        UsageError: for a recipe that does not exist.
-    """
+    """A benchmark document whose services that name a recipe are written out: the recipe, their own keys over it."""
     services = document.get("services")
     if not isinstance(services, dict) or not any(
         isinstance(service, dict) and KEY in service for service in services.values()

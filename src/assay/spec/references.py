@@ -35,12 +35,7 @@ def references(value: object) -> Iterator[str]:
 
 
 def resolve_secrets(text: str, environ: Mapping[str, str] | None = None) -> str:
-    """Put the values of the environment in place of their references.
-
-    Raises:
-        MeasureError: if a variable is not set, or the owner of this agent did not list it; the error names it, never a
-            value.
-    """
+    """Put the values of the environment in place of their references."""
     variables = os.environ if environ is None else environ
     listed = variables.get(VARIABLE)
 

@@ -31,11 +31,6 @@ _FIELDS = {
 
 
 def zone_named(name: str) -> tzinfo:
-    """The time zone of a name.
-
-    Raises:
-        ValueError: if there is none, with the nearest name.
-    """
     if name == "UTC":  # known even where there is no database of time zones
         return UTC
     from zoneinfo import ZoneInfo, available_timezones
@@ -75,7 +70,6 @@ class Schedule(Section):
 
     @property
     def zone(self) -> tzinfo:
-        """The time zone."""
         return zone_named(self.timezone)
 
     @classmethod

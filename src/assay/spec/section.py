@@ -94,11 +94,7 @@ _INDEXED = re.compile(r"^(?P<device>.+?):(?P<index>\d+)$")
 
 
 def canonical(name: str) -> str:
-    """The one name of a device: `GPU (ONNX)` and `gpu` are `cuda`, `gpu:1` is `cuda:1`.
-
-    Raises:
-        ValueError: for a name that is neither a device nor an alias.
-    """
+    """The one name of a device: `GPU (ONNX)` and `gpu` are `cuda`, `gpu:1` is `cuda:1`."""
     lowered = name.strip().lower()
     indexed = _INDEXED.match(lowered)
     base, index = (indexed["device"], f":{indexed['index']}") if indexed else (lowered, "")

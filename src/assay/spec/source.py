@@ -57,11 +57,7 @@ class SourceDocument:
 
 
 def read(path: Path) -> SourceDocument:
-    """Read a YAML, TOML or JSON file.
-
-    Raises:
-        SpecError: if it cannot be read, is too large, or is not a mapping.
-    """
+    """Read a YAML, TOML or JSON file."""
     return parse(read_text(path), path.suffix.lower(), str(path))
 
 
@@ -198,11 +194,7 @@ _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[\]{},]|[^\s\[\]{},:"]++')
 
 
 def _json_lines(text: str, name: str) -> dict[KeyPath, int]:
-    """The line of each value of a JSON text that is valid, and of each key.
-
-    Raises:
-        SpecError: for keys that are given twice.
-    """
+    """The line of each value of a JSON text that is valid, and of each key."""
     lines: dict[KeyPath, int] = {}
     twice: list[Problem] = []
     path: list[Any] = []  # the key or index of each open section; None before its next key
@@ -300,7 +292,6 @@ class _YamlTree:
         self._open: set[int] = set()
 
     def value(self, node: Any, path: KeyPath) -> Any:  # noqa: ANN401  (ruamel's nodes are untyped)
-        """The plain value of a node."""
         line = node.start_mark.line + 1
         self._count()
         self.lines.setdefault(path, line)
@@ -394,11 +385,6 @@ def _scalar(tag: str, text: str) -> JsonValue:
 
 
 def _integer(text: str, base: int = 10) -> int:
-    """A whole number.
-
-    Raises:
-        ValueError: if it has too many digits; Python's own bound is higher, and its words are about Python.
-    """
     if len(text) > MAX_DIGITS + 1:
         raise ValueError(f"a whole number of {len(text):,} characters; at most {MAX_DIGITS} digits are read")
     return int(text, base)

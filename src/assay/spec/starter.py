@@ -182,7 +182,6 @@ def _workload(endpoint: Endpoint) -> str:
 
 
 def _name_for(target: str, kind: Kind) -> str:
-    """A name for the benchmark."""
     if kind == "command":
         return target[:60]
     if kind == "endpoint":

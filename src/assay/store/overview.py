@@ -78,7 +78,6 @@ class OverviewReader(TableAccess):
         return FleetHealth(*(int(number or 0) for number in row))
 
     def ended(self, limit: int) -> tuple[CampaignSummary, ...]:
-        """The newest campaigns that have ended."""
         query = select(CampaignRow).options(defer(CampaignRow.document)).where(CampaignRow.state.in_(_ENDED))
         query = query.order_by(CampaignRow.created_at.desc(), CampaignRow.id.desc()).limit(limit)
         with self._reading() as session:

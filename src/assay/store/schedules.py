@@ -294,12 +294,7 @@ class Firings(TableAccess):
             return FiringObstacles(_running(session, firing.schedule), tuple(map(_record, rows)))
 
     def confirm(self, session: Session, firing: FiringRecord, campaign: str) -> None:
-        """Keep that a firing submitted a campaign, in the transaction that keeps the campaign.
-
-        Raises:
-            FiringLostError: if it is no longer this server's to submit; the campaign must not be kept.
-            OverlapError: if another campaign of the schedule runs; the same.
-        """
+        """Keep that a firing submitted a campaign, in the transaction that keeps the campaign."""
         _lock(session, firing.schedule)
         row = session.get(FiringRow, firing.id, with_for_update=True, populate_existing=True)
         if row is None or row.outcome != "taken":

@@ -116,7 +116,6 @@ def change_text(change: Movement) -> str:
 
 
 def interval_text(change: Movement) -> str:
-    """The interval of the change, in percent."""
     if change.low is None or change.high is None:
         return NOTHING
     return f"[{100 * change.low:+.1f}, {100 * change.high:+.1f}] %"

@@ -68,7 +68,6 @@ class Unconfirmed:
 
     @property
     def words(self) -> str:
-        """`new, unconfirmed (3 of 8)`."""
         return f"new, unconfirmed ({self.results} of {self.needed})"
 
 

@@ -67,12 +67,7 @@ class KubernetesCheck:
 
 
 def check(section: Kubernetes, *, with_pod: bool = False) -> KubernetesCheck:
-    """Look whether a cluster can be used.
-
-    Raises:
-        UsageError: if nothing says where the cluster is.
-        MeasureError: if it does not answer or does not let this account in.
-    """
+    """Look whether a cluster can be used."""
     api = connect(section)
     version = api.version()
     held = api.may((*NEEDED, *WANTED))
@@ -117,12 +112,7 @@ def _node(document: Document) -> NodeFacts:
 
 
 def _probed_pod(section: Kubernetes, api: Client, version: Version) -> dict[str, str]:
-    """What a pod says that is made like those of jobs, and runs a few lines of Python.
-
-    Raises:
-        MeasureError: if it does not run, with what Kubernetes says about it.
-        UsageError: if no image is named.
-    """
+    """What a pod says that is made like those of jobs, and runs a few lines of Python."""
     campaign = f"check-{time.time_ns():x}"
     made = trial(section, campaign, version)
     api.create(made)
@@ -164,11 +154,7 @@ def trial(section: Kubernetes, campaign: str, version: Version) -> dict[str, Any
 
 
 def _awaited(api: Client, campaign: str, section: Kubernetes) -> str:
-    """Wait until the pod has ended, and return its name.
-
-    Raises:
-        MeasureError: if it failed, or does not begin in time.
-    """
+    """Wait until the pod has ended, and return its name."""
     until_s = time.monotonic() + _POD_S
     while True:
         state = _seen(api, campaign, section)

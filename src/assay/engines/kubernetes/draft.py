@@ -46,11 +46,7 @@ class PackedJobs:
 
 
 def packed(jobs: Sequence[Job], base: Path, *, apart: bool = True) -> PackedJobs:
-    """Make jobs fit to leave this machine.
-
-    Raises:
-        UsageError: for a file that is not there, one whose name cannot be kept, and one that a service would need.
-    """
+    """Make jobs fit to leave this machine."""
     git = git_state(base) or {}
     paths: dict[str, Path] = {}
     made = []
@@ -86,11 +82,7 @@ def _refuse_scripts(job: Job, parts: Mapping[str, tuple[LocalPart, ...]]) -> Non
 
 
 def content_of(path: Path) -> bytes:
-    """The content of a file that goes along.
-
-    Raises:
-        UsageError: if it cannot be read.
-    """
+    """The content of a file that goes along."""
     try:
         return path.read_bytes()
     except OSError as problem:
@@ -104,11 +96,7 @@ def _described(part: LocalPart) -> JobFile:
 
 
 def refuse_program(job: Job) -> None:
-    """Refuse a program in an image that a pod could not start: it runs again for each run, and not by another program.
-
-    Raises:
-        UsageError: with where to write it.
-    """
+    """Refuse a program in an image that a pod could not start: it runs once for each run, not by another program."""
     target = job.definition.target
     if not isinstance(target, CommandTarget) or not target.is_boxed:
         return
@@ -139,11 +127,7 @@ class KubernetesDraft:
     store: Store
 
     def begin(self, view: View, clock: Clock) -> KubernetesEngine:
-        """Write everything down that later processes need.
-
-        Raises:
-            StoreError: if the store cannot be written.
-        """
+        """Write everything down that later processes need."""
         with new_campaign(self.store, self.loaded, self.plan, KubernetesEngine.NAME, clock) as plan:
             api, campaign = self.api, plan.jobs[0].campaign
             document = KubernetesCampaign(
@@ -169,12 +153,7 @@ class KubernetesDraft:
 
 
 def draft(loaded: Loaded, plan: Plan, store: Store, options: RunOptions) -> KubernetesDraft:
-    """See whether Kubernetes can take a plan.
-
-    Raises:
-        UsageError: if the file asks for what Kubernetes cannot do, or nothing says where the cluster is.
-        MeasureError: if Kubernetes does not answer.
-    """
+    """See whether Kubernetes can take a plan."""
     refuse_unsupported(loaded.benchmark, (KubernetesEngine.NAME,))
     section = loaded.benchmark.place.kubernetes or Kubernetes()
     groups = group(plan.jobs, loaded.benchmark)

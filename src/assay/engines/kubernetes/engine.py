@@ -117,12 +117,7 @@ class KubernetesEngine:
 
     @classmethod
     def open(cls, home: Store, campaign: str, view: View, clock: Clock) -> KubernetesEngine:
-        """A campaign that an earlier process began; if the current cluster is another one, that is reported.
-
-        Raises:
-            UsageError: if it was not submitted to Kubernetes from this store, or nothing says where the cluster is.
-            MeasureError: if the official client is not installed.
-        """
+        """A campaign that an earlier process began; if the current cluster is another one, that is reported."""
         folder = known_folder(home, campaign)
         document = folder.read_campaign(KubernetesCampaign)
         api = connect(document.section.model_copy(update={"namespace": document.namespace}))
@@ -133,11 +128,7 @@ class KubernetesEngine:
 
     @classmethod
     def remove(cls, store: Path, campaign: str) -> str:
-        """Remove what a store has of a campaign beside its results.
-
-        Raises:
-            StoreError: if it cannot be removed.
-        """
+        """Remove what a store has of a campaign beside its results."""
         remove_folder(store, campaign)
         return ""
 
@@ -166,9 +157,6 @@ class KubernetesEngine:
         """Remove what ended jobs and groups leave, and submit jobs whose turn has come.
 
         Groups have their turn in order, and of each only as many jobs as may be in the cluster at the same time.
-
-        Raises:
-            MeasureError: if Kubernetes refuses or does not answer, or the campaign was cancelled.
         """
         for index in self._fetched - set(jobs):
             remove_job(self.api, self._submitter.noted.jobs.get(index, {}))
@@ -226,11 +214,7 @@ class KubernetesEngine:
         return Observer(self.api, self.document, watch)
 
     def snapshot(self, jobs: Mapping[int, Job]) -> Snapshot:
-        """How jobs stand, with what their logs say about how far they are.
-
-        Raises:
-            MeasureError: if Kubernetes refuses for good what is asked of it, or is silent.
-        """
+        """How jobs stand, with what their logs say about how far they are."""
         observer = self._observer
         observer.watching.refuse_lasting()
         observer.refresh()
@@ -291,11 +275,7 @@ class KubernetesEngine:
     # Fetching
 
     def fetch(self, job: Job, ended: FinishedJob) -> Termination | None:
-        """Read what is left in the logs of a job's pods; a node that is silent now is asked again for a while.
-
-        Raises:
-            MeasureError: if the whole cluster is silent.
-        """
+        """Read what is left in the logs of a job's pods; a node that is silent now is asked again for a while."""
         index = job.index
         if ended.reason is not None:
             begun = self._submitter.is_begun(index)

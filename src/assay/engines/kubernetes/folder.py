@@ -51,11 +51,7 @@ class PodFolder(CampaignFolder):
         self._write(self.file(digest), content)
 
     def read_file(self, digest: str) -> bytes:
-        """A file that jobs need.
-
-        Raises:
-            StoreError: if it is gone.
-        """
+        """A file that jobs need."""
         try:
             return self.file(digest).read_bytes()
         except OSError as problem:
@@ -92,11 +88,7 @@ def is_on_kubernetes(store: Path, campaign: str) -> bool:
 
 
 def remove_folder(store: Path, campaign: str) -> None:
-    """Remove what a store has of a campaign beside its results.
-
-    Raises:
-        StoreError: if it cannot be removed.
-    """
+    """Remove what a store has of a campaign beside its results."""
     folder = folder_of(store, campaign)
     try:
         if folder.path.is_dir():
@@ -133,11 +125,6 @@ class KubernetesCampaign:
 
 
 def known_folder(store: Store, campaign: str) -> PodFolder:
-    """The folder of a campaign of a store.
-
-    Raises:
-        UsageError: if it was not submitted to Kubernetes from this store.
-    """
     if not is_on_kubernetes(store.folder, campaign):
         message = f"campaign {campaign} was not submitted to Kubernetes from this store"
         remedy = "give the store that it was submitted with, by --store or ASSAY_STORE"

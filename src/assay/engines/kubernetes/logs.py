@@ -27,12 +27,7 @@ _POLL_S = 1.0
 
 
 def job_logs(store: Store, job: Job, service: str = "", *, follow: bool = False) -> Iterator[LogChunk]:
-    """What a job on Kubernetes or one of its services wrote, text by text.
-
-    Raises:
-        UsageError: if it has no such service.
-        MeasureError: if Kubernetes must be asked and does not answer.
-    """
+    """What a job on Kubernetes or one of its services wrote, text by text."""
     folder = known_folder(store, job.campaign)
     document = folder.read_campaign(KubernetesCampaign)
     group = document.group_of(job.index)

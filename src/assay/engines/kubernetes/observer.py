@@ -105,9 +105,6 @@ class Observer:
         Args:
             events: whether to ask what happened to it, which tells why it waits or failed.
             sure: whether to ask for its pods where none is known: a watch may be a moment late.
-
-        Raises:
-            MeasureError: if the server does not answer.
         """
         jobs = [document for name in own if (document := self._job(name)) is not None]
         pods = self._of_jobs.get(job.index, [])

@@ -69,9 +69,6 @@ class PodLog:
 
         Args:
             whole: begin at the beginning of what the node still has: lines may have been lost on the way.
-
-        Raises:
-            MeasureError: if it cannot be read now, or not at all; nothing that was read is lost.
         """
         begun_s = time.monotonic()
         since_s = None if whole or self._read_s is None else begun_s - self._read_s + _SLACK_S
@@ -178,11 +175,7 @@ class PodDelivery:
         return None if document is None else progress_of(document)
 
     def read(self) -> bool:
-        """Read what its pod has written since; whether there was anything.
-
-        Raises:
-            MeasureError: if the server or the pod's node is silent, or this account may not read logs.
-        """
+        """Read what its pod has written since; whether there was anything."""
         self.read_s = time.monotonic()
         try:
             return self.log.read()
@@ -196,9 +189,6 @@ class PodDelivery:
 
         Args:
             there: whether it and its node are there at all: the last lines of a log may be a moment late.
-
-        Raises:
-            MeasureError: if the server of the cluster or the pod's node is silent; nothing that came is lost.
         """
         for attempt in range(_TRIES if there else 0):
             self.read()
@@ -291,11 +281,7 @@ class PodLogs:
         return {rank: self._deliveries[pod.uid] for rank, pod in sorted(ranks.items())}
 
     def read(self, running: Iterable[PodDelivery]) -> None:
-        """Read the logs of pods that run, those whose turn it is; whether a server is silent others find out.
-
-        Raises:
-            MeasureError: if this account may not read logs.
-        """
+        """Read the logs of pods that run, those whose turn it is; whether a server is silent others find out."""
         every = list(running)
         due_s = max(_READ_S, len(every) / _READS_PER_S)
         for reader in every:

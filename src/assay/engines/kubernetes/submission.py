@@ -100,11 +100,7 @@ class Submitter:
         return dict(file_objects(self._setting, {digest: self.folder.read_file(digest) for digest in wanted}))
 
     def begin(self) -> None:
-        """Make what all jobs share: files, and the secrets that go along.
-
-        Raises:
-            MeasureError: if Kubernetes refuses or does not answer, or a variable with a secret is not set here.
-        """
+        """Make what all jobs share: files, and the secrets that go along."""
         if self.noted.files:
             return
         if wanted := secrets_of(self.campaign.section):
@@ -132,11 +128,7 @@ class Submitter:
         return bool(self.noted.jobs.get(index))
 
     def submit(self, group: Group, indexes: Iterable[int]) -> None:
-        """Hand jobs of a group to Kubernetes, with the services that they share.
-
-        Raises:
-            MeasureError: if Kubernetes refuses or does not answer, or the campaign was cancelled.
-        """
+        """Hand jobs of a group to Kubernetes, with the services that they share."""
         # Services come first: where room is scarce, clients would take it and wait for services that cannot start.
         shared = self._shared(group) if group.name not in self.noted.groups else []
         for manifest in shared:
@@ -210,32 +202,19 @@ def secrets_of(section: Kubernetes) -> tuple[str, ...]:
 
 
 def remove_job(api: Client, own: dict[str, str]) -> None:
-    """Remove the Jobs of one job, with their pods.
-
-    Raises:
-        MeasureError: if Kubernetes does not answer.
-    """
     for name, uid in own.items():
         api.delete("Job", name, uid=uid)
 
 
 def remove_shared(api: Client, campaign: str, group: str) -> None:
-    """Remove what the jobs of a group shared: its services, and the name under which its pods met.
-
-    Raises:
-        MeasureError: if Kubernetes does not answer.
-    """
+    """Remove what the jobs of a group shared: its services, and the name under which its pods met."""
     for kind in ("Deployment", "Service"):
         for manifest in api.list(kind, of_campaign(campaign, group=value(group))).items:
             api.delete(kind, name_of(manifest), uid=uid_of(manifest))
 
 
 def take_out(api: Client, campaign: str) -> tuple[str, ...]:
-    """Remove everything of a campaign and wait until its pods are gone; return what would not go.
-
-    Raises:
-        MeasureError: if Kubernetes does not answer.
-    """
+    """Remove everything of a campaign and wait until its pods are gone; return what would not go."""
     until_s = time.monotonic() + LEAVING_S
     # Remove the Secret of a campaign by its name: the right to look at those of others is not needed
     try:

@@ -146,22 +146,14 @@ def _facts(state: BatchState | None) -> dict[str, JsonValue]:
 
 
 def job_logs(store: Store, job: Job, service: str = "", *, follow: bool = False) -> Iterator[LogChunk]:
-    """What a job on Slurm or one of its services wrote, text by text.
-
-    Raises:
-        UsageError: if it has no such service.
-    """
+    """What a job on Slurm or one of its services wrote, text by text."""
     if not follow:
         return read_logs(log_files(store, job, service))
     return follow_logs(lambda: log_files(store, job, service), lambda: _has_ended(store, job))
 
 
 def log_files(store: Store, job: Job, service: str = "") -> tuple[LogFile, ...]:
-    """The files that a job on a cluster writes, or a service that it uses.
-
-    Raises:
-        UsageError: if it has no such service.
-    """
+    """The files that a job on a cluster writes, or a service that it uses."""
     folder = folder_of(store.folder, job.campaign)
     document = folder.read_campaign(SlurmCampaign)
     ids = read_submitted(folder).ids

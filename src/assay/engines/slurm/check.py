@@ -62,9 +62,6 @@ def check(slurm: Slurm, store: Path, *, on_node: bool = False) -> SlurmCheck:
 
     Args:
         store: the user's store, in which the shared folder lies by default.
-
-    Raises:
-        MeasureError: if Slurm does not answer.
     """
     scheduler = scheduler_for(slurm)
     facts = scheduler.check()
@@ -121,11 +118,7 @@ def _runtimes() -> str:
 
 
 def _probed_node(slurm: Slurm, folder: Path, scheduler: Scheduler) -> dict[str, str]:
-    """What a node says, through a batch job that runs a few lines of Python.
-
-    Raises:
-        MeasureError: if it does not run, or what it wrote cannot be seen here.
-    """
+    """What a node says, through a batch job that runs a few lines of Python."""
     place = folder / f"check-{time.time_ns():x}"
     place.mkdir(parents=True)
     answer = place / "answer.json"

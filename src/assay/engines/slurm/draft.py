@@ -44,20 +44,11 @@ def registry_file() -> Path:
 
 
 def clusters() -> dict[str, Slurm]:
-    """Every cluster that is known by name.
-
-    Raises:
-        UsageError: if the file is wrong, with the place.
-    """
+    """Every cluster that is known by name."""
     return {name: _section(name, section) for name, section in _read().items()}
 
 
 def cluster(name: str) -> Slurm:
-    """One cluster.
-
-    Raises:
-        UsageError: if there is none of that name.
-    """
     registry = clusters()
     if name not in registry:
         message = f"no cluster is called {name!r}" + (f" (there is {', '.join(registry)})" if registry else "")
@@ -77,11 +68,7 @@ def resolved(slurm: Slurm | None) -> Slurm:
 
 
 def add(name: str, section: Mapping[str, JsonValue]) -> Slurm:
-    """Write a cluster down; one of the same name is replaced.
-
-    Raises:
-        UsageError: if the section is wrong.
-    """
+    """Write a cluster down; one of the same name is replaced."""
     if not name or not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
         raise UsageError(f"{name!r} is not a valid name for a cluster: letters, digits, _ . and - only", code="name")
     slurm = _section(name, section)
@@ -90,11 +77,7 @@ def add(name: str, section: Mapping[str, JsonValue]) -> Slurm:
 
 
 def remove(name: str) -> None:
-    """Forget a cluster.
-
-    Raises:
-        UsageError: if there is none of that name.
-    """
+    """Forget a cluster."""
     cluster(name)
     _write({other: section for other, section in _read().items() if other != name})
 
@@ -162,11 +145,7 @@ class SlurmDraft:
     store: Store
 
     def begin(self, view: View, clock: Clock) -> SlurmEngine:
-        """Write everything down that the nodes and later processes need.
-
-        Raises:
-            StoreError: if the store or the shared folder cannot be written.
-        """
+        """Write everything down that the nodes and later processes need."""
         with new_campaign(self.store, self.loaded, self.plan, SlurmEngine.NAME, clock) as plan:
             campaign = plan.jobs[0].campaign
             making = replace(self.making, campaign=campaign, folder=SharedFolder(self.shared / campaign))
@@ -190,12 +169,7 @@ class SlurmDraft:
 
 
 def draft(loaded: Loaded, plan: Plan, store: Store, options: RunOptions) -> SlurmDraft:
-    """See whether Slurm can take a plan.
-
-    Raises:
-        UsageError: if the file asks for what Slurm cannot do.
-        MeasureError: if Slurm does not answer.
-    """
+    """See whether Slurm can take a plan."""
     refuse_unsupported(loaded.benchmark, (SlurmEngine.NAME,))
     slurm = resolved(loaded.benchmark.place.slurm)
     place = loaded.benchmark.place.model_copy(update={"slurm": slurm})

@@ -200,11 +200,7 @@ class SlurmEngine:
     # Looking
 
     def snapshot(self, jobs: Mapping[int, Job]) -> Snapshot:
-        """How jobs stand; where Slurm is silent, those whose result is here count as ended anyway.
-
-        Raises:
-            MeasureError: if Slurm's commands are not here.
-        """
+        """How jobs stand; where Slurm is silent, those whose result is here count as ended anyway."""
         silence, batches = "", None
         try:
             batches = self._snapshot()

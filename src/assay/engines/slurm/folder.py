@@ -110,11 +110,7 @@ class SharedFolder(CampaignFolder):
     # Making, writing, reading
 
     def make(self) -> None:
-        """Make the folder and what Slurm needs to find in it.
-
-        Raises:
-            StoreError: if it cannot be made.
-        """
+        """Make the folder and what Slurm needs to find in it."""
         folders = (
             self.path,
             self.path / "jobs",
@@ -228,11 +224,6 @@ def forget_folder(store: Path, campaign: str) -> None:
 
 
 def folder_of(store: Path, campaign: str) -> SharedFolder:
-    """The shared folder of a campaign of a store.
-
-    Raises:
-        UsageError: if it was not submitted to a cluster from this store.
-    """
     pointer = store / _POINTERS / f"{campaign}.json"
     try:
         return SharedFolder(Path(str(json.loads(pointer.read_bytes())["folder"])))

@@ -65,9 +65,6 @@ def group(jobs: Sequence[Job], benchmark: Benchmark, *, most: int = USUAL_ARRAY)
 
     Points with services and points whose load several clients share run one after another, unless the file says
     `parallel: true`: at the same time they would disturb each other.
-
-    Raises:
-        UsageError: for services and clients that cannot be started so, and for options that contradict the needs.
     """
     slurm = benchmark.place.slurm or Slurm()
     alone = [job for job in jobs if not _is_shared(job, slurm)]

@@ -38,9 +38,6 @@ def submission(
 
     Args:
         version: last number of the version, as 38 of v0.0.38.
-
-    Raises:
-        UsageError: for an option that has no meaning there.
     """
     plain = version <= PLAIN_UNTIL
     job: dict[str, Any] = {"comment": comment}

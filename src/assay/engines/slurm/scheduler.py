@@ -167,11 +167,7 @@ def named_in(comment: str, campaign: str) -> str | None:
 
 
 def taken_as(scheduler: Scheduler, comment: str, problem: MeasureError) -> str:
-    """The number of a job that Slurm may have taken although it did not answer.
-
-    Raises:
-        MeasureError: the problem, if there is none.
-    """
+    """The number of a job that Slurm may have taken although it did not answer."""
     if problem.problem.code != "slurm-silent":
         raise problem
     try:
@@ -192,11 +188,7 @@ def read_script(path: Path) -> str:
 
 
 def scheduler_for(slurm: Slurm) -> Scheduler:
-    """Slurm's own commands, or slurmrestd where the section names one.
-
-    Raises:
-        MeasureError: if the variable with its token is not set.
-    """
+    """Slurm's own commands, or slurmrestd where the section names one."""
     if slurm.rest is None:
         from assay.engines.slurm.commands import CommandLine
 

@@ -20,11 +20,7 @@ _VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 
 
 def directives(batch: Batch, needs: Needs) -> tuple[str, ...]:
-    """The options of sbatch for one job: what its section says, and what its needs add where that is silent.
-
-    Raises:
-        UsageError: if the section asks for less than the job needs.
-    """
+    """The options of sbatch for one job: what its section says, and what its needs add where that is silent."""
     # Refuse a section that contradicts the needs: the job would wait for its node, and then fail on it
     if batch.cpus is not None and needs.cpus is not None and not batch.exclusive:
         there = batch.cpus * _tasks_per_node(batch)
@@ -65,11 +61,7 @@ def largest(needs: Iterable[Needs]) -> Needs:
 
 
 def quoted(value: str) -> str:
-    """A value as sbatch reads it from a script: spaces, quotes and `#` stay what they are.
-
-    Raises:
-        UsageError: for a line break or another character that no script can carry.
-    """
+    """A value as sbatch reads it from a script: spaces, quotes and `#` stay what they are."""
     if unwritable(value):
         raise UsageError(
             f"{value!r} cannot stand in a batch script: it has a line break or a control character", code="slurm-option"
@@ -151,11 +143,6 @@ class Script:
     """What it is, in a line for people."""
 
     def text(self) -> str:
-        """The script.
-
-        Raises:
-            UsageError: for a value that no script can carry, or a script without a command.
-        """
         if not self.words:
             raise UsageError(f"the batch script {self.name!r} has no command", code="slurm-option")
         lines = ["#!/bin/bash"]

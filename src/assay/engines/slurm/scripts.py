@@ -60,12 +60,7 @@ class ContainerCommand:
 
 
 def contained(plan: BatchPlan, slurm: Slurm, folder: SharedFolder, base: Path) -> ContainerCommand | None:
-    """How an sbatch runs in its container; None where it runs straight on the node.
-
-    Raises:
-        MeasureError: if nothing here runs containers, or the image is not there.
-        UsageError: if the image has no place for the campaign's folders.
-    """
+    """How an sbatch runs in its container; None where it runs straight on the node."""
     if plan.batch.container is None or plan.role not in ("jobs", "steps"):
         return None
     at = "place.slurm.container"
@@ -240,7 +235,6 @@ def _end_batch(making: ScriptContext) -> Batch:
 
 
 def script_of(plan: BatchPlan, making: ScriptContext) -> Script:
-    """The batch script of one sbatch."""
     array = making_array(plan, making)
     inside = contained(plan, making.slurm, making.folder, making.base)
     words, prologue = _commands(plan, making), plan.batch.prologue
@@ -346,12 +340,6 @@ def _srun(plan: BatchPlan, first: int, nodes: int, tasks: int) -> tuple[str, ...
 
 
 def write_scripts(making: ScriptContext, batches: Sequence[BatchPlan]) -> None:
-    """Write every batch script of the campaign.
-
-    Raises:
-        UsageError: for a value that no script can carry.
-        StoreError: if the folder cannot be written.
-    """
     for batch in batches:
         making.folder.write_script(batch.name, script_of(batch, making).text())
 

@@ -74,11 +74,7 @@ def submit_all(
     notify: Callable[[str], None],
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, str]:
-    """Submit what has not been submitted yet; return the number of every batch job.
-
-    Raises:
-        MeasureError: if Slurm refuses one or does not answer, or the campaign was cancelled; what was submitted stays.
-    """
+    """Submit what has not been submitted yet; return the number of every batch job."""
     submitted = read_submitted(folder)
     if submitted.complete:
         return submitted.ids
@@ -157,11 +153,7 @@ def _found_again(
 
 
 def all_of(folder: SharedFolder, campaign: str, scheduler: Scheduler) -> tuple[BatchState, ...]:
-    """Every batch job of a campaign that Slurm knows, whether or not its number was written down.
-
-    Raises:
-        MeasureError: if Slurm does not answer.
-    """
+    """Every batch job of a campaign that Slurm knows, whether or not its number was written down."""
     return scheduler.find(comment_of(campaign, ""), work_dir=folder.path)
 
 
@@ -185,11 +177,7 @@ def left(folder: SharedFolder, document: SlurmCampaign, scheduler: Scheduler) ->
 
 
 def take_out(folder: SharedFolder, document: SlurmCampaign, scheduler: Scheduler) -> tuple[str, ...]:
-    """Cancel every batch job of a campaign and wait until none is left; return those that would not go.
-
-    Raises:
-        MeasureError: if Slurm does not answer.
-    """
+    """Cancel every batch job of a campaign and wait until none is left; return those that would not go."""
     until_s = time.monotonic() + LEAVING_S
     while True:
         ids = {state.id for state in _patiently(lambda: left(folder, document, scheduler))}

@@ -225,12 +225,7 @@ class WorkerPool:
         return len(self._places)
 
     def call_all(self, **command: object) -> list[dict[str, Any]]:
-        """Tell all workers the same and collect their answers.
-
-        Raises:
-            MemoryError: if one of them has no memory for it.
-            RuntimeError: if one of them cannot do it, or died.
-        """
+        """Tell all workers the same and collect their answers."""
         return self.call_each([command] * len(self._workers))
 
     def call_each(self, commands: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -36,9 +36,6 @@ def lock_folder(*, root: Path = Path("/"), environment: Mapping[str, str] | None
     """The folder of the locks: the one that ASSAY_LOCK_FOLDER names, else the first that all users of a machine share.
 
     One that is there already goes before one that could be made, since the others use it.
-
-    Raises:
-        OSError: if there is none that can be trusted; it says of each why not.
     """
     setting = (os.environ if environment is None else environment).get(FOLDER_VARIABLE)
     candidates = (Path(setting).absolute(),) if setting else _candidates(root)
@@ -80,11 +77,7 @@ def _make(folder: Path, *, parents: bool) -> None:
 
 
 def _refuse_unsound(folder: Path, *, for_all: bool) -> None:
-    """Refuse a folder in which files could be swapped, or that others could not use.
-
-    Raises:
-        OSError: with the reason.
-    """
+    """Refuse a folder in which files could be swapped, or that others could not use."""
     status = os.lstat(folder)
     if sys.platform != "win32" and stat.S_ISLNK(status.st_mode) and status.st_uid not in (0, os.geteuid()):
         raise OSError(errno.EPERM, "it is a symbolic link that another user made")
@@ -102,11 +95,7 @@ def _refuse_unsound(folder: Path, *, for_all: bool) -> None:
 
 
 def open_lock(path: Path) -> int:
-    """Open the file of a lock, made if it is not there.
-
-    Raises:
-        OSError: if something else than a plain file of that one name is there, or it may not be opened.
-    """
+    """Open the file of a lock, made if it is not there."""
     for tries_left in reversed(range(_TRIES)):
         try:
             # Without O_CREAT: for a file of another user in such a folder, kernels refuse it.
@@ -123,11 +112,7 @@ def open_lock(path: Path) -> int:
 
 
 def open_for_reading(path: Path) -> int:
-    """Open the file of a lock only to see who holds it.
-
-    Raises:
-        OSError: if there is no plain file of that one name, or it may not be read.
-    """
+    """Open the file of a lock only to see who holds it."""
     return _checked(os.open(path, os.O_RDONLY | _careful()))
 
 

@@ -17,11 +17,7 @@ _ABSENT = ("", "N/A", "unknown", "None")
 
 
 def by_amd_smi(run: Run = output, root: Path = Path("/")) -> LayerReport:
-    """All GPUs that amd-smi sees.
-
-    Raises:
-        LayerUnavailableError: amd-smi is not here, fails, or sees none.
-    """
+    """All GPUs that amd-smi sees."""
     _need_driver(root)
     static = _by_index(parsed(AMD_SMI, run((AMD_SMI, "static", "--json"))))
     try:
@@ -36,11 +32,7 @@ def by_amd_smi(run: Run = output, root: Path = Path("/")) -> LayerReport:
 
 
 def by_rocm_smi(run: Run = output, root: Path = Path("/")) -> LayerReport:
-    """All GPUs that rocm-smi sees.
-
-    Raises:
-        LayerUnavailableError: rocm-smi is not here, fails, or sees none.
-    """
+    """All GPUs that rocm-smi sees."""
     _need_driver(root)
     options = (
         "--showproductname --showmeminfo vram --showbus --showuniqueid --showdriverversion --showmaxpower --showtemp"

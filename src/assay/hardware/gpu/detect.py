@@ -32,9 +32,6 @@ def by_torch(load: Load = import_module, machine: str | None = None) -> LayerRep
     Args:
         machine: of `platform.machine()`, this one where not given: only on Apple's own processors is behind MPS a GPU
             of Apple.
-
-    Raises:
-        LayerUnavailableError: PyTorch is not here, or sees none.
     """
     try:
         torch = load("torch")
@@ -52,11 +49,7 @@ def by_torch(load: Load = import_module, machine: str | None = None) -> LayerRep
 
 
 def by_begun_torch() -> LayerReport:
-    """What a PyTorch of this process that has already begun CUDA sees: asking it disturbs nothing.
-
-    Raises:
-        LayerUnavailableError: there is none, or it is not initialised yet, which takes GPU memory and time.
-    """
+    """What a PyTorch of this process that has already begun CUDA sees: asking it disturbs nothing."""
     torch = sys.modules.get("torch")
     if torch is None:
         raise LayerUnavailableError("PyTorch was not asked, as importing it takes seconds")

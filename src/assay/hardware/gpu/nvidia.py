@@ -98,11 +98,7 @@ _MOST_LINKS = 36
 
 
 def by_nvml(load: Load = import_module) -> LayerReport:
-    """All GPUs that NVML sees.
-
-    Raises:
-        LayerUnavailableError: NVML is not here, or sees none.
-    """
+    """All GPUs that NVML sees."""
     nvml = Nvml(load)
     try:
         handles, reasons = nvml.devices()
@@ -227,11 +223,7 @@ _STATES = {"Enabled": True, "Disabled": False}
 
 
 def by_smi(run: Run = output) -> LayerReport:
-    """All GPUs that nvidia-smi sees.
-
-    Raises:
-        LayerUnavailableError: nvidia-smi is not here, fails, or sees none.
-    """
+    """All GPUs that nvidia-smi sees."""
     text = run(("nvidia-smi", "-q", "-x"))
     try:
         # The XML does not have the compute capability, and nvidia-smi of driver 470 and before has no such field.

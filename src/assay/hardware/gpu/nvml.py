@@ -89,11 +89,7 @@ class Nvml:
         return int(value) if isinstance(value, (int, float)) else None
 
     def devices(self) -> tuple[list[Any | None], dict[int, str]]:
-        """A handle of each GPU in NVML's order, and the reason for each that gives none.
-
-        Raises:
-            LayerUnavailableError: there is none at all.
-        """
+        """A handle of each GPU in NVML's order, and the reason for each that gives none."""
         try:
             count = int(self.call("nvmlDeviceGetCount"))
         except Exception as failure:
@@ -224,11 +220,7 @@ class GpuReader:
         return len(self._handles)
 
     def read(self, index: int) -> dict[str, float]:
-        """One reading of a GPU: only what the board tells, and nothing of one that is lost.
-
-        Raises:
-            GpuLostError: it has stopped answering; raised once, later readings of it are empty.
-        """
+        """One reading of a GPU: only what the board tells, and nothing of one that is lost."""
         if index in self.lost:
             return {}
         readings: dict[str, float] = {}

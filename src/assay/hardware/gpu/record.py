@@ -131,11 +131,7 @@ class LayerReport(NamedTuple):
 
 
 def output(command: Sequence[str]) -> str:
-    """What a program writes.
-
-    Raises:
-        LayerUnavailableError: it is not here, does not end, or says that it failed.
-    """
+    """What a program writes."""
     name = command[0]
     program = shutil.which(name) or shutil.which(name, path=_ELSEWHERE)
     if program is None:

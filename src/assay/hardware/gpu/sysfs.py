@@ -23,11 +23,7 @@ _GENERATION_OF = {"2.5": 1, "5.0": 2, "5": 2, "8.0": 3, "8": 3, "16.0": 4, "16":
 
 
 def by_sysfs(root: Path = Path("/")) -> LayerReport:
-    """All GPUs that the kernel shows.
-
-    Raises:
-        LayerUnavailableError: there is none, or the kernel shows nothing here.
-    """
+    """All GPUs that the kernel shows."""
     cards, pci = root / "sys/class/drm", root / "sys/bus/pci/devices"
     if not cards.is_dir() and not pci.is_dir():
         raise LayerUnavailableError("neither /sys/class/drm nor /sys/bus/pci can be read here")

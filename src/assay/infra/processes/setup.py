@@ -326,11 +326,7 @@ def programs_for(
 
 
 def ports_for(stores: Sequence[str], host: str, wanted: int | None) -> dict[str, int]:
-    """A free port for each part; the usual one for those whose address people type, where it is free.
-
-    Raises:
-        UsageError: if the one of the server that was asked for is taken.
-    """
+    """A free port for each part; the usual one for those whose address people type, where it is free."""
     ports = {"server": server_port(wanted, host)}
     for part in stores:
         ports[part] = _usual_or_free(part, HERE, set(ports.values()))

@@ -46,11 +46,7 @@ _TRANSFER_PATIENCE_S = 120.0
 
 
 def read_token(file: Path | None = None) -> str | None:
-    """The token from a file, else from ASSAY_TOKEN, else none.
-
-    Raises:
-        UsageError: if the file cannot be read or is empty.
-    """
+    """The token from a file, else from ASSAY_TOKEN, else none."""
     if file is None:
         return os.environ.get("ASSAY_TOKEN", "").strip() or None
     try:
@@ -72,9 +68,6 @@ class FleetClient(Transport):
         """Ask once who answers, so that a wrong address is found before anything is asked or sent.
 
         A server that does not answer now is no error here: what is asked next is tried for longer.
-
-        Raises:
-            NotAssayError: if something else than an assay server answers.
         """
         try:
             self.check_health(self.send("GET", "/health", patience_s=0, expect=(404, 405)))
@@ -83,11 +76,7 @@ class FleetClient(Transport):
                 raise
 
     def check_health(self, response: httpx.Response) -> None:
-        """Refuse an answer to `/health` that no assay server gives.
-
-        Raises:
-            NotAssayError: for such an answer.
-        """
+        """Refuse an answer to `/health` that no assay server gives."""
         said = self.json_of(response)
         if response.status_code >= 300 or not isinstance(said, dict) or said.get("service") != "assay":
             raise self.not_assay(response)
@@ -183,11 +172,7 @@ class FleetClient(Transport):
         return digest
 
     def download(self, sha256: str, to: Path, *, patience_s: float = _TRANSFER_PATIENCE_S) -> None:
-        """Fetch a file, whole and verified or not at all; a transfer that was cut resumes.
-
-        Raises:
-            MeasureError: if what came is not the file that was asked for.
-        """
+        """Fetch a file, whole and verified or not at all; a transfer that was cut resumes."""
         to.parent.mkdir(parents=True, exist_ok=True)
         partial = to.with_name(f".{to.name}.{os.getpid()}.part")
         partial.unlink(missing_ok=True)

@@ -58,11 +58,7 @@ E = TypeVar("E", RefusedError, AwayError)
 
 
 def server_url(text: str) -> str:
-    """The address of a server as it is used everywhere: without credentials, path or final slash.
-
-    Raises:
-        UsageError: if the text is no http(s) address.
-    """
+    """The address of a server as it is used everywhere: without credentials, path or final slash."""
     whole = text if "://" in text else f"http://{text}"
     try:
         parts = urlsplit(whole)
@@ -188,11 +184,6 @@ class Transport:
         return error
 
     def json_of(self, response: httpx.Response) -> Any:  # noqa: ANN401  (JSON)
-        """The JSON of an answer.
-
-        Raises:
-            NotAssayError: if it is none.
-        """
         try:
             return response.json()
         except ValueError:  # no JSON, or no text

@@ -16,7 +16,6 @@ _MARKS: Mapping[str, str] = {"invalid": "invalid", "missed": "missed", "undecide
 
 
 def answer_box(written: WrittenAnswer) -> Markup:
-    """The answer in sentences."""
     return el("div", *(el("p", sentence) for sentence in written.sentences), class_="answer-box", id="answer")
 
 

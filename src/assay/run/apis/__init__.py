@@ -17,11 +17,7 @@ def find_protocol(name: str) -> type[ServedApi] | None:
 
 
 def find_api(target: Served, seed: int) -> ServedApi:
-    """The protocol of a target, ready to build its requests and read its answers.
-
-    Raises:
-        MeasureError: if the protocol is not known or the target lacks what it needs.
-    """
+    """The protocol of a target, ready to build its requests and read its answers."""
     protocol = find_protocol(target.api)
     if protocol is None:
         message = f"target.api is {target.api!r}, which is no protocol for prompts"

@@ -80,11 +80,7 @@ class AnswerDraft:
         return "".join(self.said[TOOL])
 
     def say(self, channel: int, text: str, end: int) -> None:
-        """Keep a text of one event; several of one event are one event still.
-
-        Raises:
-            TypeError: if what the server sent as a text is none.
-        """
+        """Keep a text of one event; several of one event are one event still."""
         if not isinstance(text, str):
             raise TypeError(f"a text that is no string: {text!r}")
         self.said[channel].append(text)
@@ -114,11 +110,7 @@ class AnswerDraft:
 
 
 def parse_json(data: bytes) -> Any:  # noqa: ANN401  (whatever a server sends)
-    """Read JSON; half a surrogate pair, which servers do send, is let through.
-
-    Raises:
-        ValueError: if it is not JSON.
-    """
+    """Read JSON; half a surrogate pair, which servers do send, is let through."""
     try:
         return from_json(data)
     except ValueError:
@@ -126,11 +118,7 @@ def parse_json(data: bytes) -> Any:  # noqa: ANN401  (whatever a server sends)
 
 
 def decode_string(raw: bytes) -> str:
-    """The text of a JSON string without its quotes.
-
-    Raises:
-        ValueError: if it is not the inside of one JSON string.
-    """
+    """The text of a JSON string without its quotes."""
     text = parse_json(b'"%b"' % raw)
     if not isinstance(text, str):
         raise ValueError("not a string")  # noqa: TRY004  (a value that does not parse)

@@ -63,9 +63,6 @@ def query_endpoint(
         url: its address; secrets in it and in the headers are references.
         api: its protocol, where it is known.
         model: the model that is meant, where it is known.
-
-    Raises:
-        MeasureError: if a secret is not set.
     """
     named = next((name for ending, name in _ENDINGS.items() if _path(url).endswith(ending)), "")
     url = _cut(url, *_ENDINGS)

@@ -82,11 +82,7 @@ class OpenAiText(ServedApi):
 
 
 def take_frame_of(draft: AnswerDraft, event: Mapping[str, Any]) -> list[Any]:
-    """Keep what stands around the choices, and give the choices.
-
-    Raises:
-        ValueError: if there is neither a choice nor a count in it.
-    """
+    """Keep what stands around the choices, and give the choices."""
     if (usage := event.get("usage")) is not None:
         draft.usage = usage_of(usage)
     if draft.id is None and isinstance(answer_id := event.get("id"), str):

@@ -135,9 +135,6 @@ def fetched_inputs(
 
     Args:
         running: services that run already, which need nothing more.
-
-    Raises:
-        MeasureError: if something cannot be fetched, or does not match its digest.
     """
     there = {f"services.{name}" for name in running}
     wanted = {owner: every for owner, every in fetches(job.definition).items() if owner not in there}
@@ -157,11 +154,7 @@ def fetched_inputs(
 
 @contextmanager
 def fetched_service(name: str, service: Service, base: Path, cache: Path) -> Iterator[Service]:
-    """Fetch what one service needs, where it is started by itself, and give the service that finds it.
-
-    Raises:
-        MeasureError: if something cannot be fetched, or does not match its digest.
-    """
+    """Fetch what one service needs, where it is started by itself, and give the service that finds it."""
     if not service.fetch:
         yield service
         return

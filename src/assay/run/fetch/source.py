@@ -64,9 +64,6 @@ def fetch(
 
     Returns:
         One entry for a file or a local folder, one for each object below a prefix of a bucket.
-
-    Raises:
-        MeasureError: if it cannot be fetched, or does not match its digest.
     """
     try:
         if wanted.is_local:

@@ -75,11 +75,7 @@ class BarrierOutcome:
 def meet(
     folder: Path, who: int, of: int, within_s: float, *, lead_s: float = LEAD_S, sleep: Sleep = time.sleep
 ) -> BarrierOutcome:
-    """Arrive, wait for all others, and learn when to begin.
-
-    Raises:
-        MeasureError: if not all came in time, one of them cannot come, or they have begun without this one.
-    """
+    """Arrive, wait for all others, and learn when to begin."""
     try:
         return _Visit(folder, who, of, lead_s).meet(within_s, sleep)
     except OSError as problem:

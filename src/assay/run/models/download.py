@@ -52,10 +52,6 @@ class Transfer:
 
         Returns:
             How this version is recognised; None when the server says that the known version is current.
-
-        Raises:
-            TransientError: when another try may succeed.
-            MeasureError: when it cannot.
         """
         try:
             with self._opened(client, {**self.headers, **_conditions(entry, known)}) as response:
@@ -215,11 +211,7 @@ class Fetcher:
     policy: UrlPolicy = field(default_factory=UrlPolicy.from_environment)
 
     def fetch(self, url: str, expected: str | None = None) -> CachedFile:
-        """Have the file of a URL in the cache, current and verified.
-
-        Raises:
-            MeasureError: when it cannot be fetched, is too large, or is another file than expected.
-        """
+        """Have the file of a URL in the cache, current and verified."""
         return self._fetch(CacheEntry(self._home(url), _name(url)), url, expected)
 
     def known(self, url: str, expected: str | None = None) -> Path | None:

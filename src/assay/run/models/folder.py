@@ -31,9 +31,6 @@ def resolve_folder(target: ModelTarget, base: Path, on_progress: Progress | None
 
     Args:
         target: names a folder, the `config.json` in one, or a model of the Hugging Face hub.
-
-    Raises:
-        MeasureError: when the folder holds no model that may be loaded, or differs from its digest.
     """
     folder, note = find_folder(target.model, base), ""
     source = str(folder)
@@ -64,9 +61,6 @@ def parts_of(folder: Path, *, code: bool = False) -> tuple[str, ...]:
 
     Args:
         code: whether Python files beside the weights count, because they may run.
-
-    Raises:
-        MeasureError: when the folder holds no weights that may be loaded, or a file of it is a link to elsewhere.
     """
     _check_config(folder)
     patterns = (*_BESIDE, _MODULES, *((_CODE,) if code else ()))
@@ -79,11 +73,7 @@ def parts_of(folder: Path, *, code: bool = False) -> tuple[str, ...]:
 
 
 def weights_of(folder: Path) -> tuple[str, ...]:
-    """Names of the safetensors files that hold the weights.
-
-    Raises:
-        MeasureError: when there are none, or one that the index names is missing.
-    """
+    """Names of the safetensors files that hold the weights."""
     if (folder / _WEIGHTS).is_file():
         return (_WEIGHTS,)
     if not (folder / _INDEX).is_file():

@@ -42,12 +42,6 @@ class OnnxOutline:
 
 
 def read_outline(path: Path) -> OnnxOutline:
-    """Read the outline of an ONNX file.
-
-    Raises:
-        ValueError: when the file is not an ONNX model.
-        OSError: when the file cannot be read.
-    """
     with path.open("rb") as file:
         if path.stat().st_size == 0:
             raise ValueError("the file is empty")
@@ -274,11 +268,7 @@ _BLOBS = "blobs"
 
 
 def external_files(model: Path) -> tuple[str, ...]:
-    """Names of the files that hold weights of an ONNX file; empty for another format.
-
-    Raises:
-        MeasureError: if one lies outside the folder of the model, by its name or through a link.
-    """
+    """Names of the files that hold weights of an ONNX file; empty for another format."""
     outline = outline_or_none(model)
     names = outline.external if outline else ()
     for name in names:

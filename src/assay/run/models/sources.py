@@ -194,12 +194,7 @@ class LocalModel:
 
 
 def resolve(target: ModelTarget, base: Path, *, cache: Path, on_progress: Progress | None = None) -> LocalModel:
-    """Make a model available as a local file.
-
-    Raises:
-        MeasureError: when the model is not available, or does not match its digest.
-        UsageError: when the source makes no sense.
-    """
+    """Make a model available as a local file."""
     name = target.model
     if is_folder(target, base):
         from assay.run.models.folder import resolve_folder

@@ -23,11 +23,7 @@ def plain() -> httpx.BaseTransport:
 def client_options(
     url: str, *, verify: ssl.SSLContext | bool, proxy: str | None, own: bool, at: str = "target.endpoint"
 ) -> dict[str, Any]:
-    """How an `httpx.Client` for one server connects where the environment's policy allows.
-
-    Raises:
-        MeasureError: if the proxy, or the server behind it, may not be connected to.
-    """
+    """How an `httpx.Client` for one server connects where the environment's policy allows."""
     policy = UrlPolicy.from_environment()
     if policy.anything or (own and proxy is None):
         return {"verify": verify, "proxy": proxy}

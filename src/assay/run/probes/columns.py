@@ -137,11 +137,7 @@ class WindowEnergy:
 
 
 def counted(column: ReadingColumn, window: Window) -> WindowEnergy:
-    """Energy from a counter, with its value at both ends of the window read off the line between neighbours.
-
-    Raises:
-        NoEnergyError: if the readings do not say.
-    """
+    """Energy from a counter, with its value at both ends of the window read off the line between neighbours."""
     begin, end = _covered(column.at_ns, window)
     low, high = bisect_left(column.at_ns, begin), bisect_right(column.at_ns, end)
     around = column.value[max(0, low - 1) : high + 1]
@@ -155,11 +151,7 @@ def counted(column: ReadingColumn, window: Window) -> WindowEnergy:
 
 
 def sampled(column: ReadingColumn, window: Window) -> WindowEnergy:
-    """Energy from samples of the power: the area under the line through them.
-
-    Raises:
-        NoEnergyError: if the readings do not cover the window.
-    """
+    """Energy from samples of the power: the area under the line through them."""
     begin, end = _covered(column.at_ns, window)
     low, high = bisect_right(column.at_ns, begin), bisect_left(column.at_ns, end)
     first, last = (value_at(column.at_ns, column.value, moment) for moment in (begin, end))
@@ -169,11 +161,7 @@ def sampled(column: ReadingColumn, window: Window) -> WindowEnergy:
 
 
 def summed(column: ReadingColumn, window: Window) -> WindowEnergy:
-    """Energy from mean powers over stretches of time, of each the part that lies in the window.
-
-    Raises:
-        NoEnergyError: if the stretches do not cover the window.
-    """
+    """Energy from mean powers over stretches of time, of each the part that lies in the window."""
     joules = seconds = 0.0
     for since, at, watts in zip(column.since_ns, column.at_ns, column.value, strict=True):
         inside_s = (min(at, window[1]) - max(since, window[0])) / 1e9

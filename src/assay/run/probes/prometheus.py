@@ -68,11 +68,7 @@ class Exposition:
 
 
 def parse(text: str) -> Exposition:
-    """Read a scrape.
-
-    Raises:
-        FormatError: with the line that is not right.
-    """
+    """Read a scrape."""
     kinds: dict[str, SeriesKind] = {}
     samples = []
     for number, line in enumerate(text.split("\n"), 1):

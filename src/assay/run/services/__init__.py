@@ -136,7 +136,6 @@ def log_excerpt(lines: Iterable[str]) -> str:
 
 
 def exit_text(code: int) -> str:
-    """An exit code in words."""
     return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
 
@@ -246,9 +245,6 @@ def started(
         tell: called about once a second with what is waited for.
         logs: another folder for their log files, which may lie on a shared file system.
         tag: what their processes are known by; that of the run when left out.
-
-    Raises:
-        MeasureError: if one cannot be started or does not get ready; those before it are ended.
     """
     if not services:
         yield {}

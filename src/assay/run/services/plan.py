@@ -54,11 +54,7 @@ class ServiceSpec:
 
 
 def words(command: str | tuple[str, ...] | None, at: str) -> tuple[str, ...] | None:
-    """A command as words: a string is split like a shell would, and no shell runs it.
-
-    Raises:
-        MeasureError: if it cannot be split, is empty, or holds a secret, which every user of the machine could read.
-    """
+    """A command as words: a string is split like a shell would, and no shell runs it."""
     if command is None:
         return None
     try:

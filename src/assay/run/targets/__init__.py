@@ -32,11 +32,7 @@ def target_name(definition: Definition) -> str:
 
 
 def find_target(name: str) -> Target:
-    """Load a target by name, from whichever installed package registers it.
-
-    Raises:
-        MeasureError: if no package does.
-    """
+    """Load a target by name, from whichever installed package registers it."""
     entry = find_plugin(name, *GROUPS)
     if entry is None:
         available = plugin_names(*GROUPS)
@@ -54,9 +50,6 @@ def model_target(order: Order, needs: str, idle: Iterable[str]) -> tuple[ModelTa
     Args:
         needs: what the target says it needs where there is none.
         idle: keys that its runtime would ignore: a key that does nothing makes wrong numbers.
-
-    Raises:
-        UsageError: when there is no model, or one of these keys has another value than its default.
     """
     target = order.job.definition.target
     if not isinstance(target, ModelTarget) or order.model is None:

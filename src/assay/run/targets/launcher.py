@@ -61,9 +61,6 @@ def command_words(target: CommandTarget) -> list[str]:
     """The command as a list of words; the shell's own text when it goes through a shell.
 
     Of an image's own command, which is not known here, its arguments alone.
-
-    Raises:
-        ValueError: for a quote that is never closed.
     """
     command = target.args if target.command is None else target.command
     if target.shell:
@@ -99,11 +96,7 @@ class CommandEnvironment:
 
 @contextmanager
 def command_environment(order: Order, stage: Stage) -> Iterator[CommandEnvironment]:
-    """Start the services that belong to this run and unpack the code; both are gone afterwards.
-
-    Raises:
-        MeasureError: if a service does not get ready, or the code cannot be unpacked.
-    """
+    """Start the services that belong to this run and unpack the code; both are gone afterwards."""
     definition, base, scratch = order.job.definition, Path(order.job.base), Path(order.scratch)
     code = getattr(definition.target, "code", None)
     folder = None
@@ -167,11 +160,6 @@ _FIND_WITHIN_S, _FIND_EVERY_S = 10.0, 0.2
 def make_box(
     order: Order, target: CommandTarget, around: CommandEnvironment, added: Mapping[str, str], emit: Path | None
 ) -> containers.Container:
-    """The container of a command.
-
-    Raises:
-        MeasureError: if no program runs containers here, or a mount is not there.
-    """
     base, at = Path(order.job.base), "target.image"
     runtime = containers.find_runtime(target.container, at)
     secret = {name for name, value in target.env.items() if REFERENCE.search(value)}
@@ -334,7 +322,6 @@ class Launch:
         return self.box is not None and containers.runtime_for(self.box.runtime).stays
 
     def start(self) -> subprocess.Popen[bytes]:
-        """Start it."""
         try:
             return subprocess.Popen(
                 self.words if not self.shell else " ".join(self.words),
@@ -356,11 +343,6 @@ class Launch:
 
 
 def launch_of(order: Order, stage: Stage, around: CommandEnvironment, pipe: Path) -> Launch:
-    """How the command of an order is started.
-
-    Raises:
-        MeasureError: if a secret is not set, a service not known, or a container is not available.
-    """
     target = cast("CommandTarget", order.job.definition.target)
     return _boxed(order, target, stage, around, pipe) if target.is_boxed else _plain(order, target, around, pipe)
 

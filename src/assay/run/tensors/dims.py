@@ -64,9 +64,6 @@ def resolve_dims(
     Args:
         inputs: declared shape by input; None where the model does not even give a rank.
         batch: `workload.batch`; where it is left out, a dynamic batch is 1 and a fixed one stays.
-
-    Raises:
-        UsageError: when sizes contradict each other, a name is unknown, or a rank is missing.
     """
     given = given or {}
     _check_names(inputs, named)

@@ -16,9 +16,6 @@ def hub_tokenizer(name: str) -> Path | None:
     """The `tokenizer.json` of a model on the hub, from the local cache or else fetched; None for what is no name there.
 
     Mirror, token and cache are those of the user's environment (HF_ENDPOINT, HF_TOKEN, HF_HOME).
-
-    Raises:
-        MeasureError: when it is neither here nor can be fetched.
     """
     if "/" not in name or not is_hub_name(name):
         return None

@@ -34,9 +34,6 @@ def local_tokenizer(path: Path) -> Tokenizer:
 
     Args:
         path: a `tokenizer.json`, a folder that holds one, or a GGUF file.
-
-    Raises:
-        MeasureError: when there is none, it cannot be read, or the library is missing.
     """
     file = _file(path)
     try:
@@ -177,7 +174,6 @@ def read_vocabulary(path: Path) -> Vocabulary:
 
 
 def tokenizer_of(vocabulary: Vocabulary) -> Library:
-    """Rebuild the tokenizer."""
     from tokenizers import AddedToken, Tokenizer, decoders
     from tokenizers.models import BPE
 

@@ -56,11 +56,7 @@ def is_built_in(workload: Workload) -> bool:
 
 
 def make_workset(definition: Definition, base: Path, tokenizer: Tokenizer | None) -> Workset:
-    """Make what a definition asks for.
-
-    Raises:
-        MeasureError: when the task is unknown or cannot make what is asked for.
-    """
+    """Make what a definition asks for."""
     name = _task_of(definition)
     if name in _BUILT_IN:
         _refuse_unheeded(definition.workload, name)

@@ -166,7 +166,6 @@ class Writer:
         around: Callable[[str], str] = str,
         at: str = "workload.input_tokens",
     ) -> list[ExactText]:
-        """Write one text for each length."""
         ids = self._tokenizer.encode(around(before))
         bare = len(ids)
         # A template with characters that the tokenizer does not know comes back as something else.

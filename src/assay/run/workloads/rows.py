@@ -41,11 +41,7 @@ class Row:
 
 
 def read_rows(name: str, base: Path) -> tuple[Row, ...]:
-    """Read a JSONL file.
-
-    Raises:
-        MeasureError: when it cannot be read, is empty, or a line is wrong.
-    """
+    """Read a JSONL file."""
     path = Path(name).expanduser()
     path = path if path.is_absolute() else base / path
     try:

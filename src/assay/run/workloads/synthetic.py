@@ -179,11 +179,6 @@ _HALVINGS = 80
 
 
 def draw(asked: int | Tokens, count: int, random: np.random.Generator, at: str) -> NDArray[np.int64]:
-    """Draw lengths.
-
-    Raises:
-        MeasureError: when no spread of that shape has the mean inside the bounds.
-    """
     if isinstance(asked, int):
         return np.full(count, asked, dtype=np.int64)
     high = math.inf if asked.max is None else float(asked.max)

@@ -56,11 +56,7 @@ class Trace:
 
 
 def read_trace(path: Path, *, within_s: float | None = None, at_most: int | None = None) -> Trace:
-    """Read a trace from JSONL or CSV, plain or gzipped.
-
-    Raises:
-        MeasureError: when it cannot be read, is empty, is not in order of time, or a line is wrong.
-    """
+    """Read a trace from JSONL or CSV, plain or gzipped."""
     rows = _Rows(path)
     at: list[float] = []
     sizes: dict[str, list[int]] = {"input": [], "output": []}

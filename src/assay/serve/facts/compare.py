@@ -137,11 +137,6 @@ class ReadSide:
 
 
 def read_sides(kept: ServerStore, keys: Sequence[str], benchmark: str) -> tuple[ReadSide, ...]:
-    """Read every side.
-
-    Raises:
-        UsageError: if a side is badly written, named twice, or names what is not there.
-    """
     if len(set(keys)) < len(keys):
         raise UsageError(
             "the same side is named twice: a result tells nothing against itself",

@@ -92,11 +92,7 @@ class _Candidate:
 
 
 def frontier_of(kept: ServerStore, sides: Sequence[ReadSide], x: str, y: str, per: Per) -> Frontier:
-    """Hold the jobs of some sides between two metrics.
-
-    Raises:
-        UsageError: if a metric has no direction, or is not available per watt or per price.
-    """
+    """Hold the jobs of some sides between two metrics."""
     metrics = _directed(sides)
     axes = _axis(x, metrics), _axis(y, metrics)
     if per and axes[1][1] != "higher":

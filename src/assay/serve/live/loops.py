@@ -227,11 +227,7 @@ class ScheduleLoop:
             self._away = False
 
     def fire(self, firing: FiringRecord) -> FiringRecord:
-        """Submit the campaign of a firing that was taken, unless something stands in its way; return the outcome.
-
-        Raises:
-            StoreError: if the database is away; the firing stays taken, and is taken over later.
-        """
+        """Submit the campaign of a firing that was taken, unless something stands in its way; return the outcome."""
         firings = self.state.kept.firings
         try:
             self._submit(firings, firing)

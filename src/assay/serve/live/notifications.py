@@ -142,11 +142,7 @@ class NoticeSender:
 
     @classmethod
     def of(cls, state: ServerState) -> NoticeSender:
-        """The sender of a server, with the channels of its file.
-
-        Raises:
-            UsageError: with everything that is wrong with the channels file.
-        """
+        """The sender of a server, with the channels of its file."""
         path = state.settings.channels
         return cls(state, {} if path is None else read_channels(path))
 

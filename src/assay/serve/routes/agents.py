@@ -233,20 +233,12 @@ _ANSWER_S = 10.0
 
 
 def read_agent(settings: ServerSettings, address: AgentAddress) -> Enrolment:
-    """Ask the device at a URL who it is: GET {url}/info.
-
-    Raises:
-        RequestProblem: if the URL may not be asked, no agent answers, or the answer is no enrolment.
-    """
+    """Ask the device at a URL who it is: GET {url}/info."""
     return _exchange(settings, address, "GET", "/info", None, Enrolment)
 
 
 def call_agent(settings: ServerSettings, address: AgentAddress, here: str, token: str | None) -> Enrolled:
-    """Have the device at a URL work for this server: POST {url}/enrol. It enrols itself, as every agent does.
-
-    Raises:
-        RequestProblem: if it refuses, or cannot reach this server.
-    """
+    """Have the device at a URL work for this server: POST {url}/enrol. It enrols itself, as every agent does."""
     message: dict[str, JsonValue] = {"server": address.server or here, "token": token}
     return _exchange(settings, address, "POST", "/enrol", message, Enrolled)
 

@@ -128,11 +128,7 @@ def bad_value(at: str, what: str) -> RequestProblem:
 
 
 def read_body(kind: type[T], body: bytes, what: str, code: str) -> T:
-    """Read a document that was sent; what was sent is not repeated in an error: it may hold a secret.
-
-    Raises:
-        RequestProblem: if it is none.
-    """
+    """Read a document that was sent; what was sent is not repeated in an error: it may hold a secret."""
     try:
         return adapter(kind).validate_json(body)
     except ValidationError as invalid:

@@ -143,11 +143,7 @@ def result_view(stored: StoredResult) -> ResultView:
 
 
 def comparison(kept: ServerStore, campaigns: Iterable[str], metric: str, rows: str, columns: str) -> ComparisonMatrix:
-    """One metric of the jobs of some campaigns, laid out by two properties of the jobs.
-
-    Raises:
-        UsageError: if there is nothing to compare, or too much.
-    """
+    """One metric of the jobs of some campaigns, laid out by two properties of the jobs."""
     pairs = _results(kept, campaigns)
     points = dict.fromkeys(path for _, result in pairs for path in result.point)
     axes = (*points, "job", "machine", "campaign", "benchmark")

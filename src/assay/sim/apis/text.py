@@ -62,7 +62,6 @@ def count(text: str) -> int:
 
 
 def chat_texts(ask: dict[str, Any]) -> list[str]:
-    """The text of each message of a chat."""
     messages = ask.get("messages")
     if not isinstance(messages, list) or not messages:
         raise HttpError(400, "messages is not a list with at least one message")

@@ -212,7 +212,6 @@ def _around(
 
 
 def commits(history: History) -> list[str]:
-    """The commit of each night."""
     source = Random(f"{history.seed}/commits")  # noqa: S311
     events = {}
     for event in history.events:

@@ -177,7 +177,6 @@ class HistoryEvent(Section):
         return self.night <= night and (self.until is None or night <= self.until)
 
     def share(self, night: float) -> float:
-        """How much of it is there in a night."""
         if night < self.night:
             return 0.0
         if self.what == "drift" and self.until is not None:

@@ -67,11 +67,7 @@ def recognises(document: Mapping[str, Any]) -> bool:
 
 
 def imported(document: Mapping[str, Any]) -> Imported:
-    """A descriptor as a benchmark document, with a line for each field that means nothing here.
-
-    Raises:
-        SpecError: with every value that is wrong, at its path.
-    """
+    """A descriptor as a benchmark document, with a line for each field that means nothing here."""
     if not isinstance(document, Mapping) or not ({"hardware", "env"} & set(document)):
         tip = "write [hardware] and [env], as their samples do"
         raise SpecError.of([Problem("import", "a descriptor has the sections hardware and env", "", tip)])

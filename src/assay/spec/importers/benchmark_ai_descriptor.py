@@ -201,7 +201,6 @@ def flag(value: object) -> bool:
 
 
 def ports(value: object) -> list[int]:
-    """Read a list of ports."""
     if not isinstance(value, list) or not value:
         raise ValueError(f"must be a list with at least one port, not {shown(value)}")
     return [whole(1, 65_535)(port) for port in value]

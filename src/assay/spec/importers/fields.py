@@ -93,11 +93,7 @@ class ForeignDocument:
         self.remarks.append(f"{path} is {self.fields.raw(path)}: {why}")
 
     def imported(self, benchmark: dict[str, JsonValue]) -> Imported:
-        """What it was made into, once every field was read.
-
-        Raises:
-            SpecError: with every value that was wrong.
-        """
+        """What it was made into, once every field was read."""
         for path in self.fields.left():
             self.say(path, f"no field of a {self.name} that is known; left out")
         if self.fields.problems:
@@ -124,7 +120,6 @@ def whole(least: int, most: int) -> Callable[[Any], int]:
 
 
 def number(least: float, most: float) -> Callable[[Any], float]:
-    """Reads a number."""
 
     def parse(value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
@@ -211,11 +206,7 @@ class Instance:
 
 
 def find_instance(name: str, environ: Mapping[str, str] | None = None) -> Instance | None:
-    """A type of machine by its name, such as `p3.8xlarge`; None where no table has it.
-
-    Raises:
-        UsageError: if the user's own table cannot be read.
-    """
+    """A type of machine by its name, such as `p3.8xlarge`; None where no table has it."""
     variables = os.environ if environ is None else environ
     if variables.get(VARIABLE):
         path = Path(variables[VARIABLE]).expanduser()

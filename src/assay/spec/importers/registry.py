@@ -65,11 +65,7 @@ def _registered() -> dict[str, EntryPoint]:
 
 
 def find_importer(name: str) -> Importer:
-    """An importer by name: a built-in one, or one that an installed package registers.
-
-    Raises:
-        UsageError: if there is none, or it cannot be loaded.
-    """
+    """An importer by name: a built-in one, or one that an installed package registers."""
     if name in OURS:
         return _checked(name, import_module(OURS[name]))
     entry = _registered().get(name)
@@ -120,10 +116,6 @@ def own_source(source: SourceDocument, kind: str | None = None) -> SourceDocumen
     Args:
         source: a file as it was read.
         kind: name of the importer; found by the content when left out.
-
-    Raises:
-        UsageError: for a kind that does not exist.
-        SpecError: with every problem of the foreign document, at its line.
     """
     name = kind or recognised(source.document)
     if name is None:

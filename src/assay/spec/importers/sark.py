@@ -25,11 +25,7 @@ def recognises(document: Mapping[str, Any]) -> bool:
 
 
 def imported(document: Mapping[str, Any]) -> Imported:
-    """A campaign as one benchmark document, whose matrix has a point for each job.
-
-    Raises:
-        UsageError: if it is no such campaign.
-    """
+    """A campaign as one benchmark document, whose matrix has a point for each job."""
     benchmarks = benchmarks_of(document)
     remarks = [f"{key}: no field of a campaign that is known; left out" for key in document if key not in _KEYS]
     remarks += [
@@ -62,9 +58,6 @@ def benchmarks_of(body: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
 
     Args:
         body: `{model_url, jobs: [{compute_unit, num_inference_runs?, worker_id?}], name?, labels?}`.
-
-    Raises:
-        UsageError: if the body is no such campaign.
     """
     if not isinstance(body, Mapping):
         raise _wrong("the body must be a JSON object with model_url and jobs", "body")

@@ -62,11 +62,7 @@ def recognises(document: Mapping[str, Any]) -> bool:
 
 
 def imported(document: Mapping[str, Any]) -> Imported:
-    """A recipe as a benchmark document, with a line for each field that means nothing here.
-
-    Raises:
-        SpecError: with every value that is wrong, at its path.
-    """
+    """A recipe as a benchmark document, with a line for each field that means nothing here."""
     if not isinstance(document, Mapping) or not ({"job", *_PARTS} & set(document)):
         raise _no_recipe("a recipe is an object with the key job", "")
     if not isinstance(document.get("job", {}), Mapping):

@@ -87,7 +87,6 @@ def campaign_row(
 
 
 def job_columns(job: Job) -> dict[str, Any]:
-    """The columns of a job that waits."""
     return {
         "id": job.id,
         "campaign_id": job.campaign,

@@ -150,11 +150,7 @@ class Answer:
 
 
 def content_of(response: urllib3.BaseHTTPResponse, address: str) -> bytes:
-    """All of an answer.
-
-    Raises:
-        MeasureError: if it breaks off.
-    """
+    """All of an answer."""
     import urllib3
 
     try:
@@ -166,11 +162,6 @@ def content_of(response: urllib3.BaseHTTPResponse, address: str) -> bytes:
 
 
 def document_of(answer: Answer, address: str, about: str) -> Mapping[str, Any]:
-    """The object of an answer.
-
-    Raises:
-        MeasureError: for a refusal, in the server's own words.
-    """
     if answer.status >= HTTPStatus.BAD_REQUEST:
         raise refusal(answer, address, about)
     document = _json(answer.content)
@@ -207,12 +198,7 @@ def refusal(answer: Answer, address: str, about: str) -> MeasureError:
 
 
 def change_in(line: bytes, address: str) -> Change:
-    """One line of a watch.
-
-    Raises:
-        Expired: if the server does not remember since when it is watched.
-        MeasureError: for another error that it tells.
-    """
+    """One line of a watch."""
     document = _json(line)
     item = document.get("object")
     if document.get("type") == "ERROR" and isinstance(item, Mapping):
@@ -226,7 +212,6 @@ def change_in(line: bytes, address: str) -> Change:
 
 
 def no_answer(problem: Exception, address: str) -> MeasureError:
-    """A server that does not answer."""
     reason = getattr(problem, "reason", None) or problem
     remedy = "see whether it can be reached from here: kubectl version"
     return MeasureError(f"the server of the cluster does not answer: {reason}", code=SILENT, at=address, try_=remedy)
@@ -258,11 +243,7 @@ def is_not_begun(status: int, content: bytes) -> bool:
 
 
 def refuse_failed(program: str, pod: str, status: bytes, errors: bytes, address: str) -> None:
-    """Raise if a command in a pod ended with anything but 0.
-
-    Raises:
-        MeasureError: with what it wrote last.
-    """
+    """Raise if a command in a pod ended with anything but 0."""
     document = _json(status)
     if document.get("status") == "Success":
         return

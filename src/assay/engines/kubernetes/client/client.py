@@ -64,10 +64,6 @@ def connect(section: Kubernetes | None = None) -> Client:
 
     Args:
         section: `place.kubernetes`; the current context and its namespace when left out.
-
-    Raises:
-        MeasureError: if the official client is not installed.
-        UsageError: if there is no such context, or nothing says where a cluster is.
     """
     wanted = section or Kubernetes()
     try:
@@ -211,11 +207,7 @@ class Client:
     def watch(
         self, kind: Kind, selector: str = "", *, fields: str = "", since: str, within_s: float
     ) -> Iterator[Change]:
-        """What happens to objects after a moment; ends when the server ends it, at the latest after a time.
-
-        Raises:
-            Expired: if the server no longer remembers that moment.
-        """
+        """What happens to objects after a moment; ends when the server ends it, at the latest after a time."""
         query = {
             "watch": "true",
             "labelSelector": selector,
@@ -267,11 +259,7 @@ class Client:
             yield from pieces
 
     def execute(self, pod: str, container: str, words: Sequence[str], *, within_s: float) -> Iterator[bytes]:
-        """Run a command in a container; its stdout in pieces.
-
-        Raises:
-            MeasureError: if it ends with anything but 0 (with what it wrote to stderr), or not in time.
-        """
+        """Run a command in a container; its stdout in pieces."""
         query = [("container", container), ("stdout", "true"), ("stderr", "true")]
         url = self._url(f"{self._path('Pod', pod)}/exec", [*query, *(("command", word) for word in words)])
         until_s, errors, status = time.monotonic() + within_s, b"", b""
@@ -387,11 +375,7 @@ class Client:
         return no_answer(problem, self.address)
 
     def _refuse_learning(self, answer: Answer) -> None:
-        """Count a refusal as silence where the server has only just come back.
-
-        Raises:
-            MeasureError: if it is one.
-        """
+        """Count a refusal as silence where the server has only just come back."""
         if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             self._silent_s = time.monotonic()
         if self._entered and answer.status in _UNKNOWN and time.monotonic() - self._silent_s < _LEARNING_S:

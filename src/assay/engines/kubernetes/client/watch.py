@@ -62,11 +62,7 @@ class Mirror:
         return self._items.get(name)
 
     def refresh(self) -> None:
-        """List everything now.
-
-        Raises:
-            MeasureError: if the server does not answer; what is known stays.
-        """
+        """List everything now."""
         self._take(self.api.list(self.kind, self.selector, fields=self.fields))
 
     def poll(self, within_s: float) -> int:
@@ -74,9 +70,6 @@ class Mirror:
 
         Args:
             within_s: how long to watch; it may end earlier, where the server ends it.
-
-        Raises:
-            MeasureError: if the server does not answer; what is known stays, and the next look continues from there.
         """
         if not self._since:
             before = dict(self._items)
@@ -163,11 +156,7 @@ class CampaignWatch:
         return changed
 
     def wait_listed(self) -> None:
-        """Wait until everything was listed once.
-
-        Raises:
-            MeasureError: if that will never be.
-        """
+        """Wait until everything was listed once."""
         while not all(event.wait(0.1) for event in self._listed.values()):
             self.refuse_lasting()
 
@@ -177,11 +166,7 @@ class CampaignWatch:
             return next(iter(self._troubles.values()), None)
 
     def refuse_lasting(self) -> None:
-        """Raise if no waiting will help.
-
-        Raises:
-            MeasureError: what the server said.
-        """
+        """Raise if no waiting will help."""
         problem = self.trouble()
         if problem is not None and problem.problem.code != SILENT:
             raise problem

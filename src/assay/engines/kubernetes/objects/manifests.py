@@ -88,11 +88,7 @@ def document(
     hosts: Mapping[str, Mapping[str, Any]] | None = None,
     also: Mapping[str, str] | None = None,
 ) -> Object:
-    """The ConfigMap with what a job's pods read: its document, its services, and with whom it goes together.
-
-    Raises:
-        UsageError: if it is larger than Kubernetes takes.
-    """
+    """The ConfigMap with what a job's pods read: its document, its services, and with whom it goes together."""
     held = {
         "job.json": to_json(shipped(submission.job), indent=2),
         "services.json": json.dumps(hosts if hosts is not None else addresses(setting, submission.group), indent=2),
@@ -118,9 +114,6 @@ def file_objects(setting: Setting, contents: Mapping[str, bytes]) -> dict[str, t
     """The ConfigMaps with the files of a campaign, by the SHA-256 of each; jobs share them.
 
     A part of a file is called `SHA256.NUMBER`, numbers from 0 on; all parts together are the file.
-
-    Raises:
-        UsageError: if all of them together are more than belongs into the database of a cluster.
     """
     size = sum(len(content) for content in contents.values())
     if size > MOST_BYTES:

@@ -153,11 +153,7 @@ def host_of(service: str, namespace: str) -> str:
 
 
 def refuse_foreign(existing: Document, wanted: Document) -> None:
-    """Raise if an object of a name has another owner.
-
-    Raises:
-        MeasureError: with the campaign that it carries instead.
-    """
+    """Raise if an object of a name has another owner."""
     own, other = labels_of(wanted).get(CAMPAIGN), labels_of(existing).get(CAMPAIGN)
     if own is None or own != other or labels_of(existing).get(MANAGED) != OWNER:
         kind, named = wanted.get("kind", "object"), wanted.get("metadata", {}).get("name", "")

@@ -78,9 +78,6 @@ def group(jobs: Sequence[Job], benchmark: Benchmark) -> tuple[Group, ...]:
 
     Points with services, points whose load several clients share and jobs of several pods go one after another, unless
     the file says `parallel: true`: at the same time they would disturb each other, or wait for each other for ever.
-
-    Raises:
-        UsageError: for what could never run so, before anything is submitted.
     """
     section = benchmark.place.kubernetes or Kubernetes()
     for job in jobs:
@@ -112,11 +109,6 @@ def group(jobs: Sequence[Job], benchmark: Benchmark) -> tuple[Group, ...]:
 
 
 def resources_of(job: Job, group: Group) -> PodResources:
-    """What each pod of a job asks for.
-
-    Raises:
-        UsageError: if the section asks for less than the job needs.
-    """
     return pod_resources(group.pod, _whole_needs(job, group))
 
 
@@ -382,11 +374,7 @@ class PodResources:
 
 
 def pod_resources(pod: Pod, needs: Needs) -> PodResources:
-    """What a pod asks for: what its section says, and what its needs add where that is silent.
-
-    Raises:
-        UsageError: if the section asks for less than the job needs, or for what no node can be asked for.
-    """
+    """What a pod asks for: what its section says, and what its needs add where that is silent."""
     # Refuse a section that contradicts the needs: the job would wait for its node, and then fail on it
     limited = pod.limits != "none"
     if limited and pod.cpus is not None and needs.cpus is not None and pod.cpus < needs.cpus:

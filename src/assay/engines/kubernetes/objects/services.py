@@ -96,12 +96,6 @@ def _without_devices(resources: PodResources) -> PodResources:
 
 
 def service_objects(setting: Setting, group: Group, sections: Mapping[str, Service]) -> tuple[Object, ...]:
-    """The Deployment and the Service of every service of a group.
-
-    Raises:
-        UsageError: for a command that cannot be split or holds a secret.
-        MeasureError: for a text that names a service that is not there.
-    """
     made: list[Object] = []
     for service in group.services:
         ports = _ports(setting, group, service)

@@ -146,11 +146,7 @@ class TcpBarrier:
 
 @contextmanager
 def together(meeting: Meeting, line: BarrierAddress, runs: int, notify: Notify) -> Iterator[TcpBarrier]:
-    """Keep a pod at the line of its meeting for as long as the body runs.
-
-    Raises:
-        MeasureError: if the first pod cannot listen.
-    """
+    """Keep a pod at the line of its meeting for as long as the body runs."""
     pod = TcpBarrier(meeting, line, runs, notify)
     pod.folder.mkdir(parents=True, exist_ok=True)
     work = _Hub(pod).run if pod.leads else _Caller(pod).run

@@ -79,12 +79,7 @@ class PodContext:
         return hashlib.sha256("\0".join((self.job.campaign, *peers)).encode()).hexdigest()
 
     def fetch(self, file: JobFile, to: Path) -> None:
-        """Put a file of the job where it belongs, from the parts that were mounted.
-
-        Raises:
-            OSError: if it cannot be written.
-            UsageError: if there is no such file.
-        """
+        """Put a file of the job where it belongs, from the parts that were mounted."""
         parts = [] if self.files is None else list(self.files.glob(f"{file.sha256}.*"))
         if not parts:
             message = f"the file {file.name} did not come with the pod"
@@ -96,11 +91,7 @@ class PodContext:
 
 
 def read_inside(environ: Mapping[str, str] | None = None) -> PodContext:
-    """What this pod knows of itself.
-
-    Raises:
-        UsageError: if this is no pod of a campaign, or its documents cannot be read.
-    """
+    """What this pod knows of itself."""
     variables = os.environ if environ is None else environ
     if _JOB not in variables or _WORK not in variables:
         message = f"{_JOB} and {_WORK} are not set: this is no pod of a campaign"
@@ -164,9 +155,6 @@ def await_services(inside: PodContext, *, notify: Notify, unless: Callable[[], N
 
     Kubernetes routes no request to a service before its own probe has found it ready, so an answer means that it
     is. The wait has a limit: a little longer than a service may take to get ready or to fail.
-
-    Raises:
-        MeasureError: if one does not answer in time.
     """
     begun_s = time.monotonic()
     running = {}

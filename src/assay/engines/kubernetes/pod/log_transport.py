@@ -201,11 +201,7 @@ class Receiver:
     _kept: dict[str, Parcel] = field(default_factory=dict)
 
     def take(self, line: str) -> Taken:
-        """Take one line; say what it was.
-
-        Raises:
-            OSError: if a file cannot be written.
-        """
+        """Take one line; say what it was."""
         if not is_ours(line):
             return "words"
         try:
@@ -304,11 +300,7 @@ def _entry_of(parcel: Parcel) -> dict[str, Any]:
 
 
 def _parcel(entry: Mapping[str, Any]) -> Parcel:
-    """A parcel as it was written, if its path stays below the folder: a log can say anything.
-
-    Raises:
-        ValueError: if it does not.
-    """
+    """A parcel as it was written, if its path stays below the folder: a log can say anything."""
     path, size, digest = str(entry["path"]), int(entry["size"]), str(entry["sha256"])
     parts = PurePosixPath(path).parts
     if not parts or len(parts) > _DEEPEST or not all(map(_NAME.fullmatch, parts)) or "/".join(parts) != path:

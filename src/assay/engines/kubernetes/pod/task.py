@@ -253,11 +253,7 @@ def stand_by(
     unless: Callable[[], None],
     start: tuple[Sequence[str], Mapping[str, str]] | None = None,
 ) -> None:
-    """Run what pods but the first run, until the first says that it is over.
-
-    Raises:
-        MeasureError: if the command ends before the first pod is done.
-    """
+    """Run what pods but the first run, until the first says that it is over."""
     words, environ = start or (ranks.others, os.environ)
     try:
         process = subprocess.Popen(words, env=dict(environ), stdin=subprocess.DEVNULL, start_new_session=True)

@@ -35,11 +35,6 @@ class NodeCampaign:
     slurm: Slurm = field(default_factory=Slurm)
 
     def group(self, name: str) -> Group:
-        """A group of the campaign.
-
-        Raises:
-            UsageError: if there is none of that name.
-        """
         match = next((group for group in self.groups if group.name == name), None)
         if match is None:
             names = ", ".join(group.name for group in self.groups) or "none"
@@ -48,11 +43,7 @@ class NodeCampaign:
 
 
 def read_known(folder: SharedFolder) -> NodeCampaign:
-    """What nodes know of a campaign; what runs images here is set for all that this process starts.
-
-    Raises:
-        UsageError: if there is no campaign in the folder.
-    """
+    """What nodes know of a campaign; what runs images here is set for all that this process starts."""
     campaign = folder.read_campaign(NodeCampaign)
     if campaign.slurm.runtime != "auto":
         os.environ.setdefault(RUNTIME, campaign.slurm.runtime)
@@ -60,11 +51,7 @@ def read_known(folder: SharedFolder) -> NodeCampaign:
 
 
 def job_at(folder: SharedFolder, group: Group, place: int) -> Job:
-    """The job at a place of a group, which is its index in the array.
-
-    Raises:
-        UsageError: if the group has fewer.
-    """
+    """The job at a place of a group, which is its index in the array."""
     if not 0 <= place < len(group.jobs):
         raise UsageError(f"group {group.name} has {len(group.jobs)} jobs, and none at {place}", code="no-job")
     return folder.read_job(group.jobs[place])

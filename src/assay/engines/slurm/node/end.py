@@ -60,11 +60,7 @@ def end_group(
     grace_s: float = GRACE_S,
     sleep: Callable[[float], None] = time.sleep,
 ) -> tuple[str, ...]:
-    """Cancel the batch jobs of a group that do not end by themselves; return which those were.
-
-    Raises:
-        MeasureError: if Slurm does not answer.
-    """
+    """Cancel the batch jobs of a group that do not end by themselves; return which those were."""
     until_s = time.monotonic() + grace_s
     while True:
         left = [job for job in _found(scheduler, campaign, group) if own not in (job.id, job.key)]

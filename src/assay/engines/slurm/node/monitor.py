@@ -61,11 +61,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def watch(folder: SharedFolder, stopped: Callable[[], bool]) -> None:
-    """Watch a campaign until `stopped` says so.
-
-    Raises:
-        MeasureError: if it is not to be monitored, or Prometheus cannot be started.
-    """
+    """Watch a campaign until `stopped` says so."""
     order = read_order(folder.metrics)
     if order is None:
         message = "this campaign was submitted without monitoring"

@@ -90,11 +90,7 @@ def publish_failure(folder: SharedFolder, group: str, name: str, problem: Proble
 
 
 def read_published(folder: SharedFolder, group: str, name: str) -> ServiceRecord | None:
-    """What a service says about itself; None while it is not ready.
-
-    Raises:
-        MeasureError: if it failed.
-    """
+    """What a service says about itself; None while it is not ready."""
     failed = folder.failed_service(group, name)
     try:
         problem = from_json(Problem, failed.read_bytes(), source=str(failed))
@@ -118,11 +114,7 @@ def await_services(
     unless: Callable[[], None] = lambda: None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, RunningService]:
-    """Wait until services on other nodes are ready.
-
-    Raises:
-        MeasureError: if one failed, or said nothing in time.
-    """
+    """Wait until services on other nodes are ready."""
     running: dict[str, RunningService] = {}
     begun_s = told_s = time.monotonic()
     while len(running) < len(services):

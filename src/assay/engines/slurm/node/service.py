@@ -70,12 +70,7 @@ class _Holding:
         return self.job.definition.services[self.name]
 
     def hold(self) -> None:
-        """Start the service, publish it, and hold it.
-
-        Raises:
-            TerminationRequest: when it is to end.
-            MeasureError: if it failed, or ended by itself.
-        """
+        """Start the service, publish it, and hold it."""
         logs = self.folder.services(self.group)
         logs.mkdir(parents=True, exist_ok=True)
         for old in (self.folder.service(self.group, self.name), self.folder.failed_service(self.group, self.name)):

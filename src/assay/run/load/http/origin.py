@@ -60,12 +60,7 @@ class Origin:
 def origin_of(
     url: str, *, tls: Tls | None = None, proxy: str | None = None, base: Path | None = None, own: bool = False
 ) -> Origin:
-    """Work out where a URL leads; connections go to the addresses that are found and checked here.
-
-    Raises:
-        MeasureError: if it is not an http(s) URL, its host is not known or may not be connected to, or a certificate
-            file cannot be read.
-    """
+    """Work out where a URL leads; connections go to the addresses that are found and checked here."""
     policy = UrlPolicy.from_environment()
     reach = UrlPolicy(anything=True) if own else policy
     parts = _split(url, "target.endpoint")

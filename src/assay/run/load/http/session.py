@@ -310,11 +310,7 @@ def _key() -> str:
 
 
 def drive_clients(load: HttpLoad, supply: Supply, asks: LoadCallbacks | None = None) -> LoadRecording:
-    """Drive a load with as many processes as it asks for.
-
-    Raises:
-        MeasureError: if a client died, or this system cannot share the work out.
-    """
+    """Drive a load with as many processes as it asks for."""
     if load.clients == 1:
         return drive(load, supply, asks)
     if "fork" not in get_all_start_methods():

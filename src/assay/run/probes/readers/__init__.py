@@ -34,7 +34,6 @@ class KernelFile:
         return text
 
     def number(self) -> float:
-        """The one number that the file holds."""
         return float(os.pread(self._fd, 64, 0))
 
     def close(self) -> None:

@@ -101,7 +101,6 @@ def run(command: Iterable[str], within_s: float = PATIENCE_S, env: Mapping[str, 
 def run_on_image(
     command: Iterable[str], image: str, verb: str, within_s: float, env: Mapping[str, str] | None = None
 ) -> None:
-    """Run a command on an image."""
     result = run(command, within_s, env)
     if not result.ok:
         raise MeasureError(

@@ -15,11 +15,7 @@ __all__ = ["OnnxModel", "available_devices", "measure"]
 
 
 def measure(order: Order, stage: Stage, rules: Rules) -> Measured:
-    """Measure one run of an ONNX model.
-
-    Raises:
-        MeasureError: when the device, the model or its inputs do not allow it.
-    """
+    """Measure one run of an ONNX model."""
     from assay.run.load.in_process import drive
 
     model = OnnxModel(order)

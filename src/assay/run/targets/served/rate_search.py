@@ -54,11 +54,7 @@ def search_rate(
     most: int | None,
     counter: Callable[[], Counter],
 ) -> RateSearchResult:
-    """Search for the highest rate that meets the objective.
-
-    Raises:
-        MeasureError: if there is no objective to meet, or the first probe shows that it cannot be judged.
-    """
+    """Search for the highest rate that meets the objective."""
     definition = order.job.definition
     if not definition.objective:
         message = "load.rate is search, and there is no objective to meet"

@@ -117,9 +117,6 @@ def requests_within(budget: float, items: Sequence[Item], price: Price, *, conve
 
     Args:
         conversation: Whether the texts of an item are turns, each a request; else they go in one request.
-
-    Raises:
-        MeasureError: if not even the first fits, or the length of an answer has no limit.
     """
     bounds = [requests_bound(item, price, conversation=conversation) for item in items]
     one_round = sum(bounds)

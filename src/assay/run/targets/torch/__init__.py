@@ -15,11 +15,7 @@ _IDLE = ("execution", "optimization", "provider_options", "session_options", "us
 
 
 def measure(order: Order, stage: Stage, rules: Rules) -> Measured:
-    """Measure one run of a program of PyTorch.
-
-    Raises:
-        MeasureError: when the device, the program or its inputs do not allow it.
-    """
+    """Measure one run of a program of PyTorch."""
     from assay.run.load.in_process import drive
     from assay.run.targets.torch.programs import TorchProgram, explained
 

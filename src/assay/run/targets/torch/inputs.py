@@ -52,7 +52,6 @@ def tensor_of(feeds: Feeds, name: str, device: str) -> Tensor:
 
 
 def element_of(dtype: Any, name: str) -> ElementType:  # noqa: ANN401  (a torch.dtype)
-    """The element type of a tensor."""
     word = str(dtype).removeprefix("torch.")
     if word not in _ELEMENTS:
         message = f"input {name!r} is {word}, which cannot be made here"

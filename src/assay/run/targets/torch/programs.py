@@ -138,11 +138,7 @@ _SCALARS = {"int": int, "float": float, "bool": bool, "str": str}
 
 
 def kind_of(path: Path) -> Kind:
-    """Which kind of program a file holds.
-
-    Raises:
-        MeasureError: for anything else; a pickle above all, since loading one can run any code.
-    """
+    """Which kind of program a file holds."""
     try:
         with zipfile.ZipFile(path) as archive:
             return _kind(path, archive)
@@ -201,11 +197,7 @@ def _refused(message: str, try_: str) -> MeasureError:
 
 
 def open_program(path: Path, kind: Kind, placement: TorchPlacement) -> LoadedProgram:
-    """Load a program onto its device.
-
-    Raises:
-        MeasureError: when PyTorch cannot load it, or not there, or when this machine runs no programs of jobs.
-    """
+    """Load a program onto its device."""
     refuse_program(f"{path.name} is a PyTorch program ({kind}), which can read and write files")
     try:
         return (_Exported if kind == "exported program" else _Script)(path, placement)

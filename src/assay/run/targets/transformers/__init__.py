@@ -16,11 +16,7 @@ _IDLE = ("inter_threads", "execution", "optimization", "provider_options")
 
 
 def measure(order: Order, stage: Stage, rules: Rules) -> Measured:
-    """Measure one run of a language model.
-
-    Raises:
-        MeasureError: when the device, the model or the workload do not allow it.
-    """
+    """Measure one run of a language model."""
     from assay.run.load.in_process import drive
     from assay.run.targets.transformers.embed import Embedder
     from assay.run.targets.transformers.generate import Generator, PhaseStage

@@ -54,11 +54,7 @@ class Pooling:
 
 
 def read_pooling(folder: Path) -> Pooling:
-    """The pooling that sentence-transformers wrote into a folder, or our default.
-
-    Raises:
-        MeasureError: for a step that we do not know; leaving it out would give other vectors.
-    """
+    """The pooling that sentence-transformers wrote into a folder, or our default."""
     if not (folder / "modules.json").is_file():
         return Pooling()
     modules = _json(folder / "modules.json")

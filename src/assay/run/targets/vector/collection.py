@@ -178,11 +178,7 @@ def own_name(separator: str = "_") -> str:
 
 
 def renamed(options: Options, names: Mapping[str, str]) -> dict[str, JsonValue]:
-    """Options with the common short names put into the engine's own; all others stay as they are.
-
-    Raises:
-        MeasureError: if an option is given under both names.
-    """
+    """Options with the common short names put into the engine's own; all others stay as they are."""
     translated: dict[str, JsonValue] = {}
     for key, value in options.items():
         name = names.get(key, key)

@@ -65,11 +65,7 @@ class JsonClient:
     def send_json(
         self, method: str, path: str, body: object = None, *, code: str = "vector-engine", at: str = ""
     ) -> Any:  # noqa: ANN401
-        """Send one request and return its JSON.
-
-        Raises:
-            MeasureError: with the server's own words if it refuses, or why it could not be reached.
-        """
+        """Send one request and return its JSON."""
         answer = self.send(method, path, encoded(body))
         if answer.status_code >= 400:
             raise self.refusal(answer, code=code, at=at)

@@ -45,11 +45,7 @@ _OF_LANGUAGE_MODELS = ("model", "body", "options", "tokenizer", "price", "stream
 
 
 def measure(order: Order, stage: Stage, rules: Rules) -> Measured:
-    """Measure one run of a vector search.
-
-    Raises:
-        MeasureError: when the database cannot be reached, refuses an option, or answers nothing.
-    """
+    """Measure one run of a vector search."""
     began_ns = perf_counter_ns()
     definition = order.job.definition
     _refuse_meaningless(definition)

@@ -149,7 +149,6 @@ class Milvus(RestCollection):
         self._send_json("DELETE", "/collection", self._own)
 
     def _version(self) -> str | None:
-        """The version of the server."""
         if self._rest.send("GET", f"{_API}/health", None).status_code == 404:
             message = f"{self._rest.url} has no {_API}: it is not Milvus, or not its port for management"
             try_ = "give the port that also has /metrics, 9091 unless set otherwise; it alone can set every option"

@@ -70,11 +70,7 @@ class Neighbours:
 def find_neighbours(
     vectors: VectorSet, k: int, report_progress: Callable[[float], None] = lambda _: None
 ) -> Neighbours:
-    """Compute the true neighbours of every query.
-
-    Raises:
-        MeasureError: if the second method finds other neighbours, which would make every recall worthless.
-    """
+    """Compute the true neighbours of every query."""
     metric, queries = vectors.corpus.metric, vectors.queries
     wanted = min(k, vectors.left)
     candidates = min(vectors.left, wanted + max(16, wanted // 2))

@@ -330,11 +330,7 @@ class SearchWorkers:
         self._threads = [threading.Thread(target=self._live, args=(user,), daemon=True) for user in range(users)]
 
     def gather(self) -> None:
-        """Start the threads and wait until each can search.
-
-        Raises:
-            BaseException: what kept one of them from it.
-        """
+        """Start the threads and wait until each can search."""
         for thread in self._threads:
             thread.start()
         self._ready.wait()
