@@ -131,7 +131,7 @@ def test_changed_code_is_another_job(folder: Path) -> None:
     assert digest() != before
 
 
-def test_code_that_nobody_named_is_asked_for(folder: Path) -> None:
+def test_code_that_nobody_named_is_requested(folder: Path) -> None:
     done = assay(folder, "run", "script-mode.toml", *HERE)
     assert done.returncode == 2
     assert "code is not set" in done.stderr

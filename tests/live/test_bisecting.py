@@ -106,7 +106,7 @@ class Stop(SilentView):
 
 
 @pytest.mark.parametrize("after", [3, 27])
-def test_an_interrupted_search_goes_on(tmp_path, machine, after):
+def test_an_interrupted_search_continues(tmp_path, machine, after):
     with pytest.raises(KeyboardInterrupt):
         bisect(settings_of(tmp_path, *range(20)), BisectSearch(), view=Stop(after))
     found = bisect(settings_of(tmp_path, *range(20)), BisectSearch())
@@ -161,7 +161,7 @@ def test_worse_than_decides_what_is_bad(tmp_path, machine):
         bisect(settings_of(tmp_path, *range(16)), BisectSearch(worse_than=0.8))
 
 
-def test_items_that_fail_are_skipped_and_the_range_is_told(tmp_path, machine):
+def test_items_that_fail_are_skipped_and_the_range_is_reported(tmp_path, machine):
     machine.fails = lambda job: "crashed" if job.definition.target.command[-1] in ("12", "13") else ""
     found = bisect(settings_of(tmp_path, *range(16)), BisectSearch())
     assert found.found
@@ -172,7 +172,7 @@ def test_items_that_fail_are_skipped_and_the_range_is_told(tmp_path, machine):
 
 
 @pytest.mark.parametrize(("broken", "word"), [("0", "good"), ("15", "bad")])
-def test_an_end_that_fails_is_told(tmp_path, machine, broken, word):
+def test_an_end_that_fails_is_reported(tmp_path, machine, broken, word):
     machine.fails = lambda job: "crashed" if job.definition.target.command[-1] == broken else ""
     with pytest.raises(MeasureError, match=rf"{word} \(.*cannot be measured: error\[crashed\]"):
         bisect(settings_of(tmp_path, *range(16)), BisectSearch())
@@ -192,7 +192,7 @@ def test_of_two_equal_steps_it_points_at_one_or_between_them(tmp_path, machine):
     assert found.found or found.because
 
 
-def test_time_ends_a_search_and_the_same_command_goes_on(tmp_path, machine):
+def test_time_ends_a_search_and_the_same_command_continues(tmp_path, machine):
     with pytest.raises(MeasureError, match="cannot be distinguished"):
         bisect(settings_of(tmp_path, *range(16)), BisectSearch(seconds=0.0))
     made = len(machine.made)
@@ -272,7 +272,7 @@ def test_commits_that_do_not_build_leave_a_range(repository, monkeypatch):
 
 
 @pytest.mark.parametrize(("ends", "word"), [((4, 11), "good"), ((0, 4), "bad")])
-def test_an_end_that_does_not_build_is_told(repository, monkeypatch, ends, word):
+def test_an_end_that_does_not_build_is_reported(repository, monkeypatch, ends, word):
     folder, shas = repository
     on(monkeypatch, Machine(of_commit))
     with pytest.raises(MeasureError, match=rf"{word} \({shas[4][:9]}.*does not build"):

@@ -148,7 +148,7 @@ def test_two_at_once_do_not_harm_each_other(tmp_path):
     assert len(finished(tmp_path)) == 4
 
 
-def test_a_full_disk_is_told_and_loses_nothing(tmp_path):
+def test_a_full_disk_is_reported_and_loses_nothing(tmp_path):
     store = tmp_path / "small"
     store.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=700k", "tmpfs", str(store)], capture_output=True).returncode:

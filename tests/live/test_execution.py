@@ -84,7 +84,7 @@ def gone(processes):
     return not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in processes)
 
 
-def test_events_tell_the_whole_story_and_nothing_else_is_printed(tmp_path):
+def test_events_report_the_whole_story_and_nothing_else_is_printed(tmp_path):
     out = tmp_path / "out"
     done, events = execute(job_file(tmp_path, runs=2), out)
     assert (done.returncode, done.stderr) == (0, "")
@@ -114,7 +114,7 @@ def test_events_tell_the_whole_story_and_nothing_else_is_printed(tmp_path):
     assert [run["run_id"] for run in result["runs"]] == [0, 1]
 
 
-def test_a_failed_job_and_a_wrong_document_are_told_too(tmp_path):
+def test_a_failed_job_and_a_wrong_document_are_reported_too(tmp_path):
     job = job_file(tmp_path, runs=1, needs={"cpus": 100_000})
     done, events = execute(job, tmp_path / "out")
     assert done.returncode == 3
@@ -126,7 +126,7 @@ def test_a_failed_job_and_a_wrong_document_are_told_too(tmp_path):
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_an_ended_attempt_leaves_no_process_and_the_next_one_goes_on(tmp_path, how):
+def test_an_ended_attempt_leaves_no_process_and_the_next_one_continues(tmp_path, how):
     job, out = job_file(tmp_path, go=False), tmp_path / "out"
     first = start(job, out, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
     (tmp_path / "go0").touch()
@@ -217,7 +217,7 @@ def test_who_may_take_a_job_was_settled_before_it_came_here(tmp_path):
     assert execute_document(job, tmp_path / "out", SilentView()).state == "done"
 
 
-def test_a_folder_that_cannot_be_used_is_told(tmp_path):
+def test_a_folder_that_cannot_be_used_is_reported(tmp_path):
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(StoreError) as caught:
         execute_document(job_file(tmp_path), tmp_path / "file" / "out", SilentView())

@@ -141,7 +141,7 @@ def test_another_job_in_the_folder_finds_no_files(tmp_path):
     assert not (out / "files" / digest[:2] / digest).exists()
 
 
-def test_an_interrupted_campaign_goes_on_with_the_files_it_has(store, tmp_path):
+def test_an_interrupted_campaign_continues_with_the_files_it_has(store, tmp_path):
     code = f"import assay; assay.run({document(runs=2, wait=True)!r})"
     (tmp_path / "go0").touch()
     process = subprocess.Popen([sys.executable, "-c", code])

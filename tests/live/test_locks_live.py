@@ -150,7 +150,7 @@ def test_a_quiet_run_says_once_that_it_waits_and_nothing_else(bench, start, tmp_
     assert err == ""
 
 
-def test_whoever_waits_can_be_interrupted_and_the_end_of_the_first_by_force_frees_the_device(bench, start, tmp_path):
+def test_who_waits_can_be_interrupted_and_the_end_of_the_first_by_force_frees_the_device(bench, start, tmp_path):
     first = start("run", bench("first"), "--store", tmp_path / "one")
     wait_for((tmp_path / "first-started-0").exists)
     (tmp_path / "second-go").touch()

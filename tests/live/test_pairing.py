@@ -69,7 +69,7 @@ def store():
 
 
 @pytest.mark.simulated
-def test_a_large_difference_is_told_with_the_fewest_pairs_and_kept_as_two_campaigns(folder, monkeypatch):
+def test_a_large_difference_is_reported_with_the_fewest_pairs_and_kept_as_two_campaigns(folder, monkeypatch):
     machine = on(monkeypatch, Machine(of_command), looked_at=True)
     found = run_ab(twin(folder, a=40, b=20), ABQuestion(), ABBudget(40), seed=7)
     assert found.stopped == "told"
@@ -103,7 +103,7 @@ def test_a_large_difference_is_told_with_the_fewest_pairs_and_kept_as_two_campai
 
 
 @pytest.mark.simulated
-def test_equal_sides_are_not_told_apart_and_more_pairs_can_be_added(folder, machine):
+def test_equal_sides_are_not_distinguished_and_more_pairs_can_be_added(folder, machine):
     found = run_ab(twin(folder), ABQuestion(smallest=0.0001), ABBudget(13), seed=3)
     assert found.stopped == "pairs"
     assert found.decision.answer == "cannot tell"
@@ -163,7 +163,7 @@ def test_a_side_that_always_fails_ends_the_experiment(folder, machine):
 
 
 @pytest.mark.simulated
-def test_a_metric_that_no_run_gives_is_told_after_the_first_block(folder, machine):
+def test_a_metric_that_no_run_gives_is_reported_after_the_first_block(folder, machine):
     with pytest.raises(UsageError, match="no run gives speed") as refused:
         run_ab(twin(folder), ABQuestion(MetricSelection("speed")), ABBudget(40), seed=1)
     assert "step_ms" in refused.value.problem.try_
@@ -208,7 +208,7 @@ class Stop(SilentView):
 
 
 @pytest.mark.simulated
-def test_an_interrupted_experiment_goes_on_where_it_stopped(folder, machine):
+def test_an_interrupted_experiment_continues_where_it_stopped(folder, machine):
     view = Stop(6)
     with pytest.raises(KeyboardInterrupt):
         run_ab(twin(folder, b=5), ABQuestion(), ABBudget(40), seed=5, view=view)
@@ -239,7 +239,7 @@ def test_fresh_leaves_an_interrupted_one_behind(folder, machine):
 
 
 @pytest.mark.simulated
-def test_a_continued_experiment_that_is_interrupted_goes_on_too(folder, machine):
+def test_a_continued_experiment_that_is_interrupted_continues_too(folder, machine):
     found = run_ab(twin(folder), ABQuestion(smallest=0.0), ABBudget(4), seed=3)
     again, parts = stored_experiment(found.name)
     with pytest.raises(KeyboardInterrupt):
@@ -253,7 +253,7 @@ def test_a_continued_experiment_that_is_interrupted_goes_on_too(folder, machine)
 
 
 @pytest.mark.simulated
-def test_what_goes_on_for_long_is_kept_in_parts(folder, machine, monkeypatch):
+def test_what_continues_for_long_is_kept_in_parts(folder, machine, monkeypatch):
     monkeypatch.setattr(interleave, "BLOCKS_OF_A_PART", 2)
     found = run_ab(twin(folder), ABQuestion(smallest=0.0), ABBudget(10), seed=2)
     assert [len(part.readings[0]) for part in found.parts] == [4, 4, 2]
@@ -264,13 +264,13 @@ def test_what_goes_on_for_long_is_kept_in_parts(folder, machine, monkeypatch):
 
 
 @pytest.mark.simulated
-def test_order_that_matters_is_told(folder, machine):
+def test_order_that_matters_is_reported(folder, machine):
     machine.truth = lambda job: 10.0 * (1.1 if len(machine.made) % 2 == 0 else 1.0)
     found = run_ab(twin(folder), ABQuestion(smallest=0.0), ABBudget(20), seed=1)
     assert found.order.startswith("run order matters")
 
 
-def test_a_machine_that_cannot_take_a_job_is_told_before_anything_begins(folder):
+def test_a_machine_that_cannot_take_a_job_is_reported_before_anything_begins(folder):
     with pytest.raises(MeasureError, match="cannot take the job"):
         job_pair([side(folder, "a", needs={"memory": "900TiB"}), side(folder, "b")], ["a", "b"])
     with pytest.raises(MeasureError, match="slurm"):

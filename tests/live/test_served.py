@@ -59,7 +59,7 @@ def test_reported_times_are_those_of_the_server(tmp_path):
 
 
 @pytest.mark.quiet
-def test_a_server_that_bundles_tokens_is_told_apart(tmp_path):
+def test_a_server_that_bundles_tokens_is_distinguished(tmp_path):
     with llm_server(ttft_ms=20, itl_ms=5, tokens=16, tokens_per_chunk=4) as sim:
         result = run(sim.url, tmp_path)
     assert facts(result)["tokens"]["bundled"] is True
@@ -88,7 +88,7 @@ def test_reasoning_starts_the_clock_and_the_answer_has_its_own(tmp_path):
     assert answer - ttft == pytest.approx(8 * 5, abs=5)
 
 
-def test_a_wrong_tokenizer_is_told_apart(tmp_path):
+def test_a_wrong_tokenizer_is_distinguished(tmp_path):
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     wrong = Tokenizer(models.WordLevel({"[UNK]": 0, "a": 1}, unk_token="[UNK]"))
@@ -117,7 +117,7 @@ def test_a_stalled_server_shows_in_the_tail_from_the_due_time(tmp_path):
     assert (waits > 500).sum() == pytest.approx(50, abs=12)
 
 
-def test_a_saturated_client_is_told_apart(tmp_path):
+def test_a_saturated_client_is_distinguished(tmp_path):
     # A server that does nothing but answer is quicker than any client.
     with null_server(pieces=64) as null:
         result = run(null.url, tmp_path, load={"concurrency": 64, "duration": "1s"}, workload={"output_tokens": 64})

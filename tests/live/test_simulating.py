@@ -157,7 +157,7 @@ def test_every_night_is_a_campaign_with_results_like_measured_ones(store):
     assert around["model"] != later["model"]
 
 
-def test_a_series_goes_on_across_machines_of_a_kind_models_and_drivers(store):
+def test_a_series_continues_across_machines_of_a_kind_models_and_drivers(store):
     known = SeriesStore(store)
     series = known.list()
     assert len(series) == 4
@@ -195,7 +195,7 @@ def test_the_digest_of_such_a_store(store):
     assert made.last_at < earlier
 
 
-def test_a_job_that_ended_silent_is_told(store):
+def test_a_job_that_ended_silent_is_reported(store):
     from assay.alert.digest import build
     from assay.alert.digest.material import read
     from assay.api.store_source import StoreSource

@@ -83,7 +83,7 @@ def test_what_alerts_of_a_file_name_is_watched():
     assert alerted({}) == ()
 
 
-def test_expecting_a_change_begins_anew(store):
+def test_expecting_a_change_begins_again(store):
     clock = FakeClock()
     for number, (one, _) in enumerate(nights(60, 40, 0.08, lambda n: {})):
         clock.pass_s(86_400)

@@ -134,7 +134,7 @@ def test_commits_are_checked_out_beside_the_checkout_and_leave_nothing(repositor
     assert not list(Path(os.environ["TMPDIR"]).iterdir())
 
 
-def test_builds_run_in_the_commit_once_and_failed_ones_are_told(repository):
+def test_builds_run_in_the_commit_once_and_failed_ones_are_reported(repository):
     folder, shas = repository
     build = "test $(cat bench/value) != 2 || { echo cannot compile; exit 7; }; echo x >> built"
     with worktrees(Repository.of(folder / "bench"), build) as trees:

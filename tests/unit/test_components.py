@@ -80,11 +80,11 @@ def test_a_component_that_must_be_there_is_never_skipped(one: Component) -> None
 
 
 @pytest.mark.parametrize("one", COMPONENTS, ids=lambda one: one.variable)
-def test_contributors_are_told(one: Component) -> None:
+def test_contributors_are_named(one: Component) -> None:
     assert one.word in text_of("CONTRIBUTING.md")
 
 
-def test_the_script_of_slurm_looks_for_what_the_cluster_of_the_tests_starts() -> None:
+def test_the_script_of_slurm_searches_what_the_cluster_of_the_tests_starts() -> None:
     (slurm,) = (one for one in COMPONENTS if one.variable == "SLURM")
     # The others come in the same package as these: sbatch brings squeue, scancel, scontrol and sinfo.
     assert set(slurm.programs) <= set(slurm_cluster.PROGRAMS)

@@ -31,7 +31,7 @@ def test_what_is_found_has_its_errors():
     assert (line.holds, line.right_cause, line.waited) == (True, False, 5)
 
 
-def test_missed_and_false_are_told_apart():
+def test_missed_and_false_are_distinguished():
     assert outcomes([true(50)], []) == ["missed"]
     assert outcomes([], [found(50)]) == ["false"]
     assert outcomes([true(50, 0.1)], [found(50, -0.1)]) == ["missed", "false"]  # the other way
@@ -59,7 +59,7 @@ def test_pieces_of_a_drift_are_parts_of_it():
     assert lines[0].found.kind == "drift"
 
 
-def test_what_was_taken_back_is_no_finding_and_is_told():
+def test_what_was_taken_back_is_no_finding_and_is_reported():
     gone = [replace(found(51), withdrawn=70), replace(found(200), withdrawn=210)]
     lines = score([true(50)], gone)
     assert [(line.outcome, line.truth and line.truth.night) for line in lines] == [

@@ -31,7 +31,7 @@ def test_the_distribution_has_a_name_of_its_own():
     assert distribution(NAME).entry_points.select(group="console_scripts", name="assay")
 
 
-def test_no_text_installs_the_package_of_somebody_else():
+def test_no_text_installs_the_package_of_another_else():
     assert [str(path.relative_to(ROOT)) for path in texts() if FOREIGN.search(path.read_text(errors="replace"))] == []
 
 

@@ -60,7 +60,7 @@ def test_no_reader_of_workloads_waits_for_the_end_of_a_device(tmp_path):
 @pytest.mark.parametrize(
     "line", ["[" * 100_000, '{"a":' * 50_000, f'{{"prompt": {DIGITS}}}'], ids=["list", "map", "digits"]
 )
-def test_a_bad_line_is_told_with_its_number(tmp_path, line):
+def test_a_bad_line_is_reported_with_its_number(tmp_path, line):
     file = tmp_path / "rows.jsonl"
     file.write_text(f'{{"prompt": "a"}}\n{line}\n')
     with pytest.raises(MeasureError, match="line 2 is not JSON"):

@@ -27,7 +27,7 @@ def test_the_script_builds_what_the_cluster_starts():
     assert set(built[1].split()) == set(PROGRAMS)
 
 
-def test_it_is_a_target_of_its_own_and_contributors_are_told():
+def test_it_is_a_target_of_its_own_and_contributors_are_named():
     makefile = (ROOT / "Makefile").read_text()
     assert (
         "test-kubernetes: setup\n\tscripts/kubernetes.sh $(BIN)/python -m pytest --confcutdir=tests/tiers/kubernetes "

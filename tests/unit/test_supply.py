@@ -85,7 +85,7 @@ def test_a_vulnerability_is_found(tree, tmp_path):
     assert "a 1: PYSEC-1, fixed in 2" in done.stdout
 
 
-def test_no_vulnerability_is_told_from_no_answer(tree, tmp_path):
+def test_no_vulnerability_is_distinguished_from_no_answer(tree, tmp_path):
     sound = {"dependencies": [{"name": "a", "version": "1", "vulns": []}]}
     done = check(tree, "--pip-audit", auditor(tmp_path, json.dumps(sound)))
     assert (done.returncode, "1 of 1 packages looked up, 0 known" in done.stdout) == (0, True)

@@ -86,7 +86,7 @@ def test_a_crash_gives_the_lease_back_with_the_last_words(server, run_agent, mak
     assert "last words" in said["reason"]
 
 
-def test_a_command_is_refused_by_an_agent_that_was_not_told_to_allow_it(server, run_agent, make_job, fast):
+def test_a_command_is_refused_by_an_agent_that_was_not_set_to_allow_it(server, run_agent, make_job, fast):
     executor = fast()
     server.add(make_job())
     run_agent(server, executor)
@@ -140,7 +140,7 @@ def test_the_measuring_process_knows_where_it_may_connect_and_which_variables_ar
     assert (told["ASSAY_URL_POLICY"], told["ASSAY_JOB_ENV"]) == (policy, "A,B")
 
 
-def test_an_agent_of_a_remote_server_allows_its_own_network_only_when_told():
+def test_an_agent_of_a_remote_server_allows_its_own_network_only_when_set():
     from pathlib import Path
 
     from assay.agent.identity import AgentSettings

@@ -88,7 +88,7 @@ def test_the_kept_token_is_for_its_owner_alone(small_server_at, device, tmp_path
     assert "secret" not in client.get("/status").text + client.get("/info").text
 
 
-def test_without_the_token_nothing_is_told(server, device):
+def test_without_the_token_nothing_is_reported(server, device):
     client = device(token="open-sesame")
     for path in ("/info", "/status", "/results"):
         assert client.get(path).status_code == 401
@@ -174,7 +174,7 @@ def test_validate_proves_everything_and_fails_when_something_is_missing(tmp_path
     assert "missing  state folder" in done.stdout
 
 
-def test_test_tells_what_answers(small_server_at):
+def test_test_reports_what_answers(small_server_at):
     server = small_server_at(token="right")
     good = assay("test", "--server", server.url, "--token", "right")
     assert good.returncode == 0, good.stdout
@@ -216,7 +216,7 @@ def test_enroll_makes_the_machine_known(server, tmp_path):
         (["serve", "--listen", "nowhere"], "listen"),
     ],
 )
-def test_wrong_use_is_told_with_exit_code_2(arguments, code, tmp_path, monkeypatch):
+def test_wrong_use_is_reported_with_exit_code_2(arguments, code, tmp_path, monkeypatch):
     monkeypatch.delenv("ASSAY_SERVER", raising=False)
     done = assay(*arguments, "--state", str(tmp_path))
     assert (done.returncode, f"error[{code}]" in done.stderr) == (2, True), done.stderr

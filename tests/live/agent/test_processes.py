@@ -261,7 +261,7 @@ def on_disk(server, job):
 
 
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0 or not shutil.which("mount"), reason="needs mount")
-def test_a_full_disk_is_told_survived_and_left_behind(server, make_job, tmp_path):
+def test_a_full_disk_is_reported_survived_and_left_behind(server, make_job, tmp_path):
     state = tmp_path / "tiny"
     state.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(state)], capture_output=True)

@@ -109,7 +109,7 @@ def test_a_server_without_queues_is_asked_itself(server, run_agent, make_job, qu
     server.wait(server.accepted, what="the result")
 
 
-def test_reachability_of_redis_is_told_and_its_password_is_not(server, redis_server, monkeypatch):
+def test_reachability_of_redis_is_reported_and_its_password_is_not(server, redis_server, monkeypatch):
     redis_server.fresh()
     monkeypatch.setenv("REDIS_SECRET", "hunter2-hunter2")
     command = [sys.executable, "-m", "assay", "agent", "test", "--server", server.url, "--redis-host", "127.0.0.1"]

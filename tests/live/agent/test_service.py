@@ -87,7 +87,7 @@ def test_launchd_gets_a_property_list():
     assert wanted.path.parent.name == "LaunchAgents"
 
 
-def test_windows_is_told_what_to_type():
+def test_windows_gets_the_commands_to_type():
     wanted = service(ServiceOptions(("--server", "http://s")), "win32")
     assert wanted.path is None
     assert "schtasks /Create /TN assay-agent" in wanted.then[0]

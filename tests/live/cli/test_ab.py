@@ -79,7 +79,7 @@ def test_sides_that_hardly_differ(write, cli, monkeypatch):
 
 
 @pytest.mark.live
-def test_what_cannot_be_told_names_the_pairs_and_can_go_on(write):
+def test_what_cannot_be_decided_names_the_pairs_and_can_go_on(write):
     bench = write("one.yaml", BENCH.format("40."))
     done = assay("ab", bench, "--a", "target.cwd=.", "--pairs", 2, "--format", "json", "--quiet")
     assert done.returncode == 0, done.stderr
@@ -99,7 +99,7 @@ def test_what_cannot_be_told_names_the_pairs_and_can_go_on(write):
 
 
 @pytest.mark.live
-def test_a_side_that_fails_is_told_and_fails_the_command(write):
+def test_a_side_that_fails_is_reported_and_fails_the_command(write):
     good, bad = (
         write("good.yaml", BENCH.format("40.")),
         write("bad.yaml", "benchmark: bad\ntarget: {command: 'false'}\n"),

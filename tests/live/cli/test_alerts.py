@@ -198,7 +198,7 @@ def test_a_channel_is_tried(run, write, monkeypatch):
         (("rules", "rm", "none"), "unknown-rule"),
     ],
 )
-def test_what_is_wrong_is_told(run, words, code):
+def test_what_is_wrong_is_reported(run, words, code):
     exit_code, out, problem = run("alerts", *words)
     assert (exit_code, out) == (2, "")
     assert f"error[{code}]" in problem

@@ -57,7 +57,7 @@ def test_json_has_all_figures(write, machine):
     assert found["rows"][1]["interval"]["level"] == 0.95
 
 
-def test_what_cannot_be_measured_and_what_cannot_be_told_are_shown(write, machine):
+def test_what_cannot_be_measured_and_what_cannot_be_decided_are_shown(write, machine):
     machine.fails = lambda job: "crashed" if job.definition.target.env["N"] in ("2", "3") else ""
     done = bisect(write, "--values", "'1','2','3','4','5'")
     assert done.exit_code == 0, done.output

@@ -67,7 +67,7 @@ def test_schemas_are_schemas(document):
     jsonschema.Draft202012Validator.check_schema(json.loads(assay("schema", document).stdout))
 
 
-def test_validate_tells_all_problems_of_all_files(write):
+def test_validate_reports_all_problems_of_all_files(write):
     good = write("good.yaml", "benchmark: g\ntarget: {command: echo}\nmatrix: {measure.runs: [1, 2]}")
     bad = write("bad.yaml", "benchmark: b\ntarget: {modl: x}\nmesure: {}\n")
     worse = write("worse.toml", "benchmark = 3\n[target]\nmodel = 'm'\n")
@@ -372,7 +372,7 @@ def test_exec_turns_a_job_document_into_a_result_document(bench, tmp_path, tiny_
     [("run", "nothing.yaml"), ("run",), ("frobnicate",), ("results", "show", "nope"), ("compare", "a", "b"),
      ("exec", "nothing.json", "--out", "x"), ("run", "x.yaml", "--fail-on", "luck")],
 )  # fmt: skip
-def test_wrong_use_is_told_with_exit_code_2(arguments, tmp_path):
+def test_wrong_use_is_reported_with_exit_code_2(arguments, tmp_path):
     done = assay(*arguments, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stdout == ""

@@ -48,7 +48,7 @@ def test_locks_says_who_holds_what(monkeypatch):
         (("--sizes", "1parsec"), "unknown unit 'parsec'"),
     ],
 )
-def test_wrong_use_is_told_before_anything_runs(words, told):
+def test_wrong_use_is_reported_before_anything_runs(words, told):
     done = subprocess.run([*ASSAY, "device", "bench", *words], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert told in done.stderr

@@ -64,7 +64,7 @@ def test_an_empty_store_has_an_empty_digest(tmp_path):
     assert (document["schema"], document["groups"]) == ("assay.digest/1", [])
 
 
-def test_wrong_use_is_told(tmp_path):
+def test_wrong_use_is_reported(tmp_path):
     assert "leave out one of them" in refused("report", "latest", "--since", "7d")
     assert "no CSV form" in refused("report", "--since", "7d", "--format", "csv")
     assert "give --since too" in refused("report", "--until", "2026-01-01")

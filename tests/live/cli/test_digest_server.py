@@ -35,7 +35,7 @@ def folder(tmp_path):
     return place
 
 
-def test_a_server_tells_the_same_as_its_store(folder, serve):
+def test_a_server_reports_the_same_as_its_store(folder, serve):
     since, until = FIRST.timestamp(), FIRST.timestamp() + 57 * DAY
     store = Store(folder)
     local = read(StoreSource(store), since, until)

@@ -109,7 +109,7 @@ def test_an_unknown_device_is_a_mistake_of_the_user(doctor):
     assert "abacus" in str(done.exception)
 
 
-def test_while_somebody_measures_it_starts_no_work_and_says_who(doctor, monkeypatch):
+def test_while_another_measures_it_starts_no_work_and_says_who(doctor, monkeypatch):
     monkeypatch.setenv("ASSAY_LOCK", "try")
     somebody = lock.Holder("cpu", user="alice", pid=1, purpose="squeezenet")
     monkeypatch.setattr(lock, "holders", lambda: (somebody,))
@@ -119,7 +119,7 @@ def test_while_somebody_measures_it_starts_no_work_and_says_who(doctor, monkeypa
     assert "another measurement is under way" in done.output
 
 
-def test_processes_of_others_on_a_gpu_are_named_and_nobody_is_told_to_end_them(doctor):
+def test_processes_of_others_on_a_gpu_are_named_and_nobody_is_advised_to_end_them(doctor):
     class Crowded:
         absent, count, facts, lost = "", 1, ({"index": 0, "name": "NVIDIA H200"},), {}
 

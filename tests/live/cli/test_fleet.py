@@ -219,7 +219,7 @@ def test_a_device_that_listens_is_added_and_takes_jobs(cli, processes, write):
     assert json.loads(cli("jobs", "show", job, "--format", "json")[1])["summary"]["agent_name"] == "second"
 
 
-def test_a_server_that_is_not_there_is_told(cli, benchmark):
+def test_a_server_that_is_not_there_is_reported(cli, benchmark):
     code, _, err = cli("campaigns", "list", "--server", f"http://127.0.0.1:{free_port()}")
     assert code == 3
     assert "does not answer" in err
@@ -237,7 +237,7 @@ def test_every_problem_of_a_document_comes_back_from_the_server(server):
     assert "did you mean" in str(refused.value)
 
 
-def test_a_model_that_is_not_there_is_told_before_anything_is_submitted(cli, write):
+def test_a_model_that_is_not_there_is_reported_before_anything_is_submitted(cli, write):
     file = write("typo.yaml", "benchmark: typo\ntarget: {model: squeezenett}\n")
     before = cli("campaigns", "list", "--format", "json")[1]
     code, _, err = cli("run", str(file))
@@ -246,7 +246,7 @@ def test_a_model_that_is_not_there_is_told_before_anything_is_submitted(cli, wri
     assert cli("campaigns", "list", "--format", "json")[1] == before
 
 
-def test_no_server_is_told(cli, monkeypatch):
+def test_no_server_is_reported(cli, monkeypatch):
     monkeypatch.delenv("ASSAY_SERVER")
     code, _, err = cli("jobs", "list")
     assert code == 2

@@ -63,7 +63,7 @@ def test_frameworks_are_proven_once_and_again_when_asked(tmp_path, monkeypatch, 
     assert fresh["frameworks"]["onnxruntime"]["tried_at"] > again["frameworks"]["onnxruntime"]["tried_at"]
 
 
-def test_a_folder_that_is_none_is_told_before_anything_is_tried(tmp_path):
+def test_a_folder_that_is_none_is_reported_before_anything_is_tried(tmp_path):
     done = assay("info", "--models", tmp_path / "none")
     assert done.returncode == 2
     assert "error[no-folder]" in done.stderr

@@ -76,7 +76,7 @@ def test_the_study_reads_as_text(bench):
     assert done.stderr == ""
 
 
-def test_a_job_that_fails_is_told_and_fails_the_command(write):
+def test_a_job_that_fails_is_reported_and_fails_the_command(write):
     bench = write("bad.yaml", "benchmark: bad\ntarget: {command: 'false'}\n")
     done = assay("noise", bench, "--runs", 4, "--quiet")
     assert done.returncode == 3

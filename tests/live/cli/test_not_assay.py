@@ -157,7 +157,7 @@ def test_a_web_server_that_is_not_assay_is_said_to_be_none(verb, cli, other_serv
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_whatever_answers_is_told_from_assay(answer, cli, other_server):
+def test_whatever_answers_is_distinguished_from_assay(answer, cli, other_server):
     url = other_server(ANSWERS[answer])
     code, out, err = cli("campaigns", "list", "--server", url)
     assert (code, out) == (3, "")

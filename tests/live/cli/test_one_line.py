@@ -174,7 +174,7 @@ def test_options_replace_the_keys_of_a_file(write, tmp_path):
     assert [len(job["runs"]) for job in json.loads(done.stdout)["jobs"]] == [2, 2]
 
 
-def test_an_endpoint_is_asked_for_what_is_left_out(counting, silent, tags, tmp_path):
+def test_an_endpoint_is_queried_for_what_is_left_out(counting, silent, tags, tmp_path):
     def saved(url: str) -> dict:
         name = f"{url.rpartition(':')[2].replace('/', '-')}.json"
         plan(url, "--save", name, cwd=tmp_path)

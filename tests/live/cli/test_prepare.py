@@ -56,7 +56,7 @@ def benchmark(tmp_path, **more):
     return file
 
 
-def test_a_look_tells_what_is_missing_and_fetches_nothing(apptainer, tmp_path):
+def test_a_look_reports_what_is_missing_and_fetches_nothing(apptainer, tmp_path):
     code, items = prepared(benchmark(tmp_path), "--check")
     assert code == 1
     assert {name: item["state"] for name, item in items.items()} == {
@@ -95,7 +95,7 @@ def test_what_is_fetched_is_kept_by_its_digest_and_found_again(apptainer, tmp_pa
     assert len([words for words in told(apptainer) if words[0] == "pull"]) == 1
 
 
-def test_a_damaged_image_is_told_and_fetched_again(apptainer, tmp_path):
+def test_a_damaged_image_is_reported_and_fetched_again(apptainer, tmp_path):
     file = benchmark(tmp_path, workload={})
     (tmp_path / "models").mkdir()
     (tmp_path / "models/weights").touch()

@@ -112,7 +112,7 @@ def test_what_can_run_is_valid(text, cli, write):
     assert "valid" in out
 
 
-def test_every_file_is_looked_at(cli, write):
+def test_every_file_is_checked(cli, write):
     write("one.yaml", "benchmark: m\ntarget: {model: gone.onnx}\n")
     write("two.yaml", CHAT + "workload: {prompt: hello}\n")
     write("three.yaml", CHAT)

@@ -15,7 +15,7 @@ from assay.errors import UsageError
     "words",
     [("--priority", "3"), ("--deadline", "2h"), ("--agent", "a"), ("--spread", "pack"), ("--unplaceable", "fail")],
 )
-def test_wishes_for_agents_are_refused(tmp_path, words):
+def test_options_for_agents_are_refused(tmp_path, words):
     file = tmp_path / "b.json"
     document = {"benchmark": "b", "target": {"command": ["true"]}, "place": {"engine": "slurm"}}
     file.write_text(json.dumps(document))

@@ -55,7 +55,7 @@ def test_the_next_times_are_shown_without_any_server(run, nightly):
     assert re.fullmatch(r"\w{3} \d{4}-01-01 00:00 \+0000\n", plain)
 
 
-def test_a_file_without_a_schedule_is_told(run, write):
+def test_a_file_without_a_schedule_is_reported(run, write):
     file = str(write("plain.yaml", "benchmark: plain\ntarget: {command: 'true'}\n"))
     for words in (("next", file), ("add", file, "--server", "http://127.0.0.1:9")):
         code, _, err = run("schedule", *words)
@@ -63,7 +63,7 @@ def test_a_file_without_a_schedule_is_told(run, write):
         assert "error[no-schedule]" in err
 
 
-def test_a_wrong_expression_is_told_with_its_line(run, write):
+def test_a_wrong_expression_is_reported_with_its_line(run, write):
     file = write("wrong.yaml", NIGHTLY.replace("0 3 * * mon-fri", "0 25 * * *"))
     code, _, err = run("validate", str(file))
     assert code == 2
@@ -71,7 +71,7 @@ def test_a_wrong_expression_is_told_with_its_line(run, write):
     assert "the hour is not right: allowed are 0-23" in err
 
 
-def test_no_server_is_told(run, nightly):
+def test_no_server_is_reported(run, nightly):
     for words in (("add", nightly), ("list",), ("show", "x"), ("run", "x"), ("rm", "x")):
         code, _, err = run("schedule", *words)
         assert code == 2

@@ -86,7 +86,7 @@ def test_scores_are_added_and_the_result_stays(cli):
     assert f"{job.job} run 1: of 4 requests 1 failed and have no answer" in out
 
 
-def test_nothing_to_judge_is_told(cli):
+def test_nothing_to_judge_is_reported(cli):
     assay.run(document(runs=1, refuse=True))
     code, _, err = cli("score")
     assert (code, "no-outputs" in err, "keep_outputs" in err) == (2, True, True)
@@ -104,7 +104,7 @@ def test_who_judges_must_be_known(cli):
     assert cli("score", "--list")[1] == "no scores\n"
 
 
-def test_damaged_answers_are_told_and_not_judged(cli):
+def test_damaged_answers_are_reported_and_not_judged(cli):
     from assay.run.scoring import OUTPUTS
     from assay.store.location import store_folder
 

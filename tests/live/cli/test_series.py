@@ -50,7 +50,7 @@ def points(write):
     return write("points.csv", "\n".join([head, *rows]) + "\n")
 
 
-def test_check_needs_no_store_and_tells_what_changed(points):
+def test_check_needs_no_store_and_reports_what_changed(points):
     nowhere = {**os.environ, "ASSAY_STORE": "/nowhere/at/all"}
     check = [sys.executable, "-m", "assay", "series", "check", str(points), "--format", "json"]
     done = subprocess.run(check, capture_output=True, text=True, env=nowhere)

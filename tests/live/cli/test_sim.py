@@ -80,7 +80,7 @@ def test_a_server_with_a_script_and_flags(tmp_path):
         (["--host", "256.0.0.1"], "cannot listen on 256.0.0.1"),
     ],
 )
-def test_wrong_use_is_told(words, told, monkeypatch):
+def test_wrong_use_is_reported(words, told, monkeypatch):
     from assay.errors import AssayError
 
     if words[0] == "--cpu" and not hasattr(os, "sched_setaffinity"):

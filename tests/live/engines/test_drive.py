@@ -220,7 +220,7 @@ def test_ctrl_c_leaves_the_campaign_to_its_engine(campaign):
     assert "tear down" not in engine.calls
 
 
-def test_ctrl_c_ends_the_campaign_where_that_was_asked_for(campaign):
+def test_ctrl_c_ends_the_campaign_where_that_was_requested(campaign):
     looks = ({0: RUNS}, KeyboardInterrupt(), {0: ENDED, 1: ENDED})
     engine, driver = campaign.driver(*looks, options=FollowOptions(cancel_on_interrupt=True))
     with pytest.raises(KeyboardInterrupt):

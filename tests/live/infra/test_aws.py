@@ -107,7 +107,7 @@ def test_the_state_of_terraform_outlives_a_second_create(place, programs, told):
 @pytest.mark.parametrize(
     "wish", [InfraOptions("default", settings=("region",)), InfraOptions("default", values=(Path("nothing"),))]
 )
-def test_variables_that_are_none_are_told_before_anything_is_done(place, programs, told, wish):
+def test_variables_that_are_none_are_reported_before_anything_is_done(place, programs, told, wish):
     terraform(programs)
     with pytest.raises(UsageError):
         aws.create(wish, told.append)

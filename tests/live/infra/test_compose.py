@@ -93,7 +93,7 @@ def test_compose_is_found_as_a_plug_in_or_a_program(programs, there, expected):
     assert compose_command("docker") == expected
 
 
-def test_a_runtime_without_compose_is_told(programs):
+def test_a_runtime_without_compose_is_reported(programs):
     programs.add("podman", [(["compose"], 125, "")])
     with pytest.raises(UsageError) as wrong:
         compose_command("podman")
@@ -108,7 +108,7 @@ def test_one_that_cannot_be_given_the_secrets_in_a_file_is_none(programs):
         compose_command("podman")
 
 
-def test_it_is_brought_up_looked_at_and_taken_down_without_a_trace(place, programs, told, healthy):
+def test_it_is_brought_up_checked_and_taken_down_without_a_trace(place, programs, told, healthy):
     programs.add("docker", [VERSION])
     status = compose.create(InfraOptions("two", "docker", "127.0.0.1"), told.append)
     assert status.word == "healthy"
@@ -135,7 +135,7 @@ def test_an_installed_package_without_a_tree_says_so(place, programs, told, tmp_
     assert not place.exists()
 
 
-def test_what_compose_leaves_behind_is_told_and_the_record_stays(place, programs, told, healthy):
+def test_what_compose_leaves_behind_is_reported_and_the_record_stays(place, programs, told, healthy):
     programs.add("docker", [VERSION, (["status=created"], 0, ""), (["container", "ls"], 0, "c0ffee\n")])
     compose.create(InfraOptions("two", "docker", "127.0.0.1"), told.append)
     with pytest.raises(MeasureError, match="container of the system is still there: c0ffee"):
@@ -144,7 +144,7 @@ def test_what_compose_leaves_behind_is_told_and_the_record_stays(place, programs
     assert is_there("two", "compose")
 
 
-def test_a_container_that_was_made_and_never_started_is_told_at_once(place, programs, told, healthy):
+def test_a_container_that_was_made_and_never_started_is_reported_at_once(place, programs, told, healthy):
     programs.add("docker", [VERSION, (["status=created"], 0, "assay-two_redis_1\nassay-two_server_1\n")])
     with pytest.raises(MeasureError, match="docker did not start assay-two_redis_1, assay-two_server_1"):
         compose.create(InfraOptions("two", "docker", "127.0.0.1"), told.append)
@@ -162,7 +162,7 @@ def test_data_can_be_kept(place, programs, told, healthy):
     assert kept(folder_of("local", "two"), "compose.json", ComposeRecord) == before
 
 
-def test_one_that_does_not_get_healthy_is_told_with_what_it_said(place, programs, told, monkeypatch):
+def test_one_that_does_not_get_healthy_is_reported_with_what_it_said(place, programs, told, monkeypatch):
     programs.add("docker", [VERSION])
     monkeypatch.setattr(compose, "_POLL_S", 0.0)
     monkeypatch.setattr(compose, "page", lambda url: "503 starting")

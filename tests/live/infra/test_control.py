@@ -16,7 +16,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_a_part_that_was_given_up_is_told_with_its_last_words(folder):
+def test_a_part_that_was_given_up_is_reported_with_its_last_words(folder):
     note = PartNote("redis", "failed", None, None, 4, "ended with code 3, 5 times in a row")
     with pytest.raises(MeasureError) as told:
         steering._refuse_hopeless(folder, [note], 1.0, 60.0)
@@ -25,7 +25,7 @@ def test_a_part_that_was_given_up_is_told_with_its_last_words(folder):
     assert "destroy" in told.value.problem.try_
 
 
-def test_a_part_that_is_late_is_told_with_what_it_answers(folder, monkeypatch):
+def test_a_part_that_is_late_is_reported_with_what_it_answers(folder, monkeypatch):
     monkeypatch.setattr(steering, "supervisor_runs", lambda folder: True)
     notes = [PartNote("redis", "healthy", 1, 1.0, 0, ""), PartNote("server", "starting", 2, 1.0, 0, "503 no database")]
     steering._refuse_hopeless(folder, notes, 59.0, 60.0)

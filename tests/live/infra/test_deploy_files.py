@@ -251,7 +251,7 @@ def test_agents_keep_apart_from_each_other_and_from_measuring_pods(rendered):
 @pytest.mark.live
 @pytest.mark.parametrize(("settings", "count"), [(["agents[0].replicas=0"], 0), (["agents[0].replicas=3"], 3),
                                                  ([], 1)])  # fmt: skip
-def test_a_group_has_as_many_agents_as_asked_for_also_none(rendered, settings, count):
+def test_a_group_has_as_many_agents_as_requested_also_none(rendered, settings, count):
     objects = rendered(REGISTRY, "agents[0].name=cpu", "agents[0].image.name=assay-agent", *settings)
     assert objects["Deployment", "assay-agent-cpu"]["spec"]["replicas"] == count
 

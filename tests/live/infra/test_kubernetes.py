@@ -109,7 +109,7 @@ def test_helm_that_fails_is_quoted_and_what_was_begun_can_be_removed(place, prog
     assert not place.parent.exists()
 
 
-def test_a_machine_without_helm_is_told_what_to_do_and_nothing_is_made(place, programs, told):
+def test_a_machine_without_helm_gets_advice_and_nothing_is_made(place, programs, told):
     programs.add("kubectl")
     with pytest.raises(UsageError) as wrong:
         kubernetes.create(InfraOptions("default"), told.append)
@@ -118,7 +118,7 @@ def test_a_machine_without_helm_is_told_what_to_do_and_nothing_is_made(place, pr
 
 
 @pytest.mark.parametrize(("context", "where"), [(None, "by the kubeconfig"), ("far", "by the context far")])
-def test_a_cluster_that_is_not_reached_is_told_and_nothing_is_made(place, programs, told, context, where):
+def test_a_cluster_that_is_not_reached_is_reported_and_nothing_is_made(place, programs, told, context, where):
     programs.add("helm")
     programs.add(
         "kubectl", [(["version"], 1, "Client Version: v1\nconnection refused\n"), (["current-context"], 1, "")]
@@ -140,6 +140,6 @@ def test_a_part_is_healthy_when_all_its_pods_are_ready(ready, wanted, message, s
     assert (part.name, part.state, part.detail) == ("server", state, detail)
 
 
-def test_a_part_of_which_nothing_is_told_yet_is_not_healthy():
+def test_a_part_of_which_nothing_is_reported_yet_is_not_healthy():
     part = part_of({"metadata": {"name": "x"}, "spec": {}})
     assert (part.name, part.state) == ("x", "unhealthy")

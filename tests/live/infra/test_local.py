@@ -252,7 +252,7 @@ def test_the_smallest_system_needs_no_program_of_others_and_is_not_destroyed_wit
     assert (system.folder / "store").is_dir()
 
 
-def test_what_cannot_be_is_told_and_nothing_is_left(system):
+def test_what_cannot_be_is_reported_and_nothing_is_left(system):
     assert "nothing is up" in system.assay("infra", "destroy", "--yes")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

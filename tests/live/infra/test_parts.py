@@ -58,7 +58,7 @@ def test_no_secret_is_a_word_of_a_command(tmp_path, keys, without):
             assert secret not in repr(part)
 
 
-def test_the_server_is_told_where_its_database_and_queue_are_or_uses_neither(tmp_path, keys):
+def test_the_server_gets_the_address_of_its_database_and_queue_or_uses_neither(tmp_path, keys):
     server = next(one for one in parts_of(tmp_path, local(), keys) if one.name == "server")
     assert server.env["ASSAY_SERVER_DATABASE_URL"] == f"postgresql://assay:{keys.database}@127.0.0.1:5433/assay"
     assert server.env["ASSAY_SERVER_REDIS_URL"] == f"redis://:{keys.redis}@127.0.0.1:6380/0"

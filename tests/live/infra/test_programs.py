@@ -57,7 +57,7 @@ def test_redis_goes_by_its_other_name_too(tmp_path, program):
     assert found(tmp_path, "redis") == {"redis": str(redis)}
 
 
-def test_a_variable_names_a_program_and_one_that_is_none_is_told(tmp_path, program):
+def test_a_variable_names_a_program_and_one_that_is_none_is_reported(tmp_path, program):
     own = program("own/redis")
     assert found(tmp_path, "redis", environ={"ASSAY_REDIS": str(own)}) == {"redis": str(own)}
     with pytest.raises(UsageError, match="ASSAY_REDIS") as wrong:
@@ -76,7 +76,7 @@ def test_unpacked_programs_are_found_last_and_with_their_libraries(tmp_path, pro
     assert library_path(str(outer), tmp_path / "unpacked") == {}
 
 
-def test_all_that_is_missing_is_told_at_once_with_what_to_do():
+def test_all_that_is_missing_is_reported_at_once_with_what_to_do():
     problem = missing(["redis", "prometheus"], refused=False).problem
     assert problem.code == "missing-programs"
     assert "redis, prometheus" in problem.message

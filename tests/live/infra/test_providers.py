@@ -43,7 +43,7 @@ def test_an_option_works_where_it_means_something_and_is_refused_elsewhere(where
     assert (wrong.value.problem.code, wrong.value.problem.at) == ("option", flag)
 
 
-def test_every_wish_is_looked_at():
+def test_every_option_is_checked():
     known = {name for given in SAID.values() for name in given} | {"name", "yes"}
     assert known == set(InfraOptions.__slots__)
 
@@ -54,7 +54,7 @@ def test_an_agent_is_allowed_only_what_is_known(place, told):
     assert not place.exists()
 
 
-def test_parts_that_cannot_be_left_out_are_told(place, told):
+def test_parts_that_cannot_be_left_out_are_reported(place, told):
     with pytest.raises(UsageError) as wrong:
         create("local", InfraOptions(without=("server",)), told.append)
     assert wrong.value.problem.at == "--without"
@@ -63,7 +63,7 @@ def test_parts_that_cannot_be_left_out_are_told(place, told):
 
 @pytest.mark.parametrize("with_", ["processes", "podman"])
 @pytest.mark.parametrize("host", ["nobody.invalid", "192.0.2.1"])
-def test_an_address_that_is_not_of_this_machine_is_told(place, told, host, with_):
+def test_an_address_that_is_not_of_this_machine_is_reported(place, told, host, with_):
     with pytest.raises(UsageError, match=f"nothing can listen on '{host}' here") as caught:
         create("local", InfraOptions(host=host, with_=with_), told)
     assert caught.value.problem.at == "--host"

@@ -59,7 +59,7 @@ def test_a_folder_above_that_another_system_uses_stays(place):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may remove everything")
-def test_what_cannot_be_removed_is_told(place):
+def test_what_cannot_be_removed_is_reported(place):
     folder = folder_of("local", "default")
     make_folder(folder)
     (folder / "closed").mkdir()

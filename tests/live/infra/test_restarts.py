@@ -45,7 +45,7 @@ def test_one_that_was_healthy_is_never_given_up():
     assert course.restarts == 10 * TRIES
 
 
-def test_it_waits_longer_each_time_and_begins_anew_after_a_long_good_time():
+def test_it_waits_longer_each_time_and_begins_again_after_a_long_good_time():
     course = after_check(after_start(RestartState()), None, 0.0)
     waits = []
     for _ in range(4):
@@ -77,7 +77,7 @@ def test_a_step_that_ends_well_is_done_and_one_that_does_not_is_tried_again():
     assert after_exit(after_start(RestartState()), 0, 0.0).state == "restarting"
 
 
-def test_signals_without_a_name_are_told_too():
+def test_signals_without_a_name_are_reported_too():
     assert exit_in_words(-15) == "was ended by SIGTERM"
     assert exit_in_words(-250) == "was ended by signal 250"
 
@@ -98,7 +98,7 @@ EVENTS = st.lists(
 
 
 @given(EVENTS, st.lists(st.floats(0, 100), min_size=60, max_size=60))
-def test_whatever_happens_a_proven_part_goes_on_and_an_unproven_one_stops_in_time(events, gaps):
+def test_whatever_happens_a_proven_part_continues_and_an_unproven_one_stops_in_time(events, gaps):
     course, now_s, starts = RestartState(), 0.0, 0
     for (kind, value), gap in zip(events, gaps, strict=False):
         now_s += gap

@@ -174,7 +174,7 @@ def test_a_part_that_ends_is_started_again_and_counted(world):
     assert one.parts()["first"]["restarts"] == 1
 
 
-def test_one_that_stops_answering_is_told_and_left_alone(world):
+def test_one_that_stops_answering_is_reported_and_left_alone(world):
     one = world(stays("first"))
     until(lambda: one.state("first") == "healthy", "it is healthy")
     pid = one.parts()["first"]["pid"]

@@ -37,7 +37,7 @@ def sites(kube: KubeCluster, folder, *names: str) -> list[Site]:
     return found
 
 
-def test_faults_before_a_pod_runs_are_told_apart(kube: KubeCluster, tmp_path, monkeypatch) -> None:
+def test_faults_before_a_pod_runs_are_distinguished(kube: KubeCluster, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(phases, "_CONFIG_PATIENCE_S", 1.0)
     image, room, never, quota, secret = sites(kube, tmp_path, "image", "room", "never", "quota", "secret")
     asked = {
@@ -56,7 +56,7 @@ def test_faults_before_a_pod_runs_are_told_apart(kube: KubeCluster, tmp_path, mo
     assert kube.api.left() == []
 
 
-def test_faults_of_running_pods_are_told_apart(kube: KubeCluster, tmp_path) -> None:
+def test_faults_of_running_pods_are_distinguished(kube: KubeCluster, tmp_path) -> None:
     kube.use((1, 20))  # where another pod takes the place of one that was deleted
     for name in ("d", "e", "o", "l"):
         kube.add_node(name, {"cpu": "2", "memory": "4Gi", "pods": "110"})

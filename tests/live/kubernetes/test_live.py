@@ -85,7 +85,7 @@ def test_files_too_large_for_a_log_are_fetched_from_the_pod(site: Site) -> None:
     assert site.kube.api.left() == []
 
 
-def test_what_may_not_be_fetched_is_told(site: Site) -> None:
+def test_what_may_not_be_fetched_is_reported(site: Site) -> None:
     site.kube.kubelet.environ = {"ASSAY_POD_LOG_BYTES": "0"}
     site.kube.api.denied = {("create", "pods/exec"), ("get", "pods/exec")}
     followed = site.run(site.document())

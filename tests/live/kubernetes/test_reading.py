@@ -48,7 +48,7 @@ def test_every_line_comes_once(tmp_path_factory, batches, piece):
     assert (path.read_text().splitlines() if path.exists() else []) == expected
 
 
-def test_a_reader_that_begins_anew_does_not_keep_twice(tmp_path):
+def test_a_reader_that_begins_again_does_not_keep_twice(tmp_path):
     log = Log(7)
     for number in range(3):
         log.write(number, f"line {number}")

@@ -11,7 +11,7 @@ from assay.engines.kubernetes.folder import folder_of
 pytestmark = pytest.mark.live
 
 
-def test_a_server_sees_what_runs_where_and_the_result_and_one_that_died_is_told_later(
+def test_a_server_sees_what_runs_where_and_the_result_and_one_that_died_is_reported_later(
     site: Site, serve_process
 ) -> None:
     server = serve_process()

@@ -58,7 +58,7 @@ def test_logs_are_followed_and_kept(site: Site) -> None:
     assert "@assay" not in site.said()
 
 
-def test_a_check_tells_what_is_missing(site: Site) -> None:
+def test_a_check_reports_what_is_missing(site: Site) -> None:
     found = check(Kubernetes(image=IMAGE), with_pod=True)
     assert found.problems == ()
     assert found.version == "v1.31.0"

@@ -52,7 +52,7 @@ def test_documents_go_out_in_any_case_and_what_is_half_written_never(out):
     assert sorted(path.name for path in found.out.rglob("*") if path.is_file()) == ["0.json", "result.json"]
 
 
-def test_a_pod_waits_until_somebody_has_fetched_the_rest(out, capsys):
+def test_a_pod_waits_until_another_has_fetched_the_rest(out, capsys):
     lines: list[str] = []
     looked: list[int] = []
 
@@ -94,7 +94,7 @@ def test_a_server_that_takes_nothing_is_asked_once(out, monkeypatch):
     assert "they go into the log instead" in told[0]
 
 
-def test_last_words_are_short_and_only_said_where_somebody_reads_them(tmp_path):
+def test_last_words_are_short_and_only_said_where_another_reads_them(tmp_path):
     path = tmp_path / "ended"
     last_words({"ASSAY_POD_ENDED": str(path)}, "failed", "code", "m" * 10_000)
     assert len(path.read_bytes()) < 4096

@@ -106,7 +106,7 @@ def test_what_stands_and_ends_here_stands_and_ends_there(server, campaign, tmp_p
     assert remembered_server(campaign.folder) == server.url
 
 
-def test_everything_is_told_once_by_whoever_comes_next(server, campaign):
+def test_everything_is_reported_once_by_who_comes_next(server, campaign):
     campaign.end(0)
     with campaign.told(server.url):
         pass
@@ -163,7 +163,7 @@ def test_no_server_of_any_kind_ends_a_campaign(serve, campaign):
     assert any("the token is not known" in note for note in campaign.notes)
 
 
-def test_a_campaign_of_which_no_server_is_told_has_a_reporter_that_does_nothing(campaign):
+def test_a_campaign_of_which_no_server_is_reported_has_a_reporter_that_does_nothing(campaign):
     folder = SharedFolder(campaign.folder)
     ledger = StoreLedger(campaign.store, campaign.id, campaign.clock, folder, folder)
     with ledger.following(None, campaign.notes.append) as nobody:
@@ -180,7 +180,7 @@ def test_a_server_on_the_same_store_needs_no_telling(serve, campaign):
     assert states(server, campaign) == ["done", "pending"]
 
 
-def test_a_campaign_that_was_removed_there_is_told_again_only_by_the_next_one(server, campaign):
+def test_a_campaign_that_was_removed_there_is_reported_again_only_by_the_next_one(server, campaign):
     campaign.end(0)
     with campaign.told(server.url) as relay:
         until(lambda: states(server, campaign) == ["done", "pending"])
@@ -195,7 +195,7 @@ def test_a_campaign_that_was_removed_there_is_told_again_only_by_the_next_one(se
     assert states(server, campaign) == ["done", "done"]
 
 
-def test_a_server_that_comes_back_is_told_what_it_missed(serve, campaign):
+def test_a_server_that_comes_back_gets_what_it_missed(serve, campaign):
     server = serve()
     port = server.port
     server.stop()

@@ -293,7 +293,7 @@ def test_metrics_are_open_to_everybody_where_the_settings_say_so(serve):
     assert server.client.get("/campaigns").status_code == 401
 
 
-def test_whoever_uses_our_client_is_told_how_to_give_a_token(closed):
+def test_users_of_our_client_learn_how_to_give_a_token(closed):
     with pytest.raises(UsageError, match="ASSAY_TOKEN"):
         FleetClient(closed[0].url).get("/campaigns")
 

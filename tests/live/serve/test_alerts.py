@@ -105,7 +105,7 @@ def test_rules_are_set_read_and_removed(server):
     is_problem(client.put("/alert-rules/x", json={}), 422, "request")
 
 
-def test_a_rule_that_asks_for_something_else_ends_what_stood_by_it(server):
+def test_a_rule_that_requests_something_else_ends_what_stood_by_it(server):
     client = server.client
     client.put("/alert-rules/r", json={"rule": "latency_ms > 50"})
     now = SYSTEM_CLOCK.utc().timestamp()

@@ -34,7 +34,7 @@ def lasting(tmp_path_factory):
 
 @pytest.mark.live
 @pytest.mark.parametrize("bad", TEXTS, ids=lambda bad: bad.name)
-def test_a_bad_text_is_read_and_its_errors_are_told(bad, lasting, tmp_path):
+def test_a_bad_text_is_read_and_its_errors_are_reported(bad, lasting, tmp_path):
     text, form = text_of(bad, tmp_path)
     answer = lasting.client.post("/benchmarks/read", json={"text": text, "format": form})
     assert answer.status_code in (200, 422), answer.text[:500]

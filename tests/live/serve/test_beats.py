@@ -107,7 +107,7 @@ def test_one_that_cannot_be_kept_harms_no_other(postgresql, tmp_path):
     store.close()
 
 
-def test_a_database_that_is_away_is_told_to_each(control, monkeypatch):
+def test_a_database_that_is_away_is_reported_to_each(control, monkeypatch):
     agents = enrolled(control, 3)
 
     def away(*_):

@@ -28,7 +28,7 @@ def test_a_benchmark_has_a_history(server):
     assert client.get("/benchmarks").json()["items"] == []
 
 
-def test_a_change_that_somebody_else_made_first_is_not_lost(server):
+def test_a_change_that_another_else_made_first_is_not_lost(server):
     client = server.client
     tag = client.post("/benchmarks", json={"document": benchmark()}).headers["etag"]
     assert client.get("/benchmarks/speed", headers={"If-None-Match": tag}).status_code == 304
@@ -63,7 +63,7 @@ def test_names_that_do_not_fit_are_refused(server):
     is_problem(client.put("/benchmarks/none", json={"document": benchmark("none")}), 404, "unknown-benchmark")
 
 
-def test_every_problem_of_a_document_is_told(server):
+def test_every_problem_of_a_document_is_reported(server):
     wrong = {"benchmark": "x", "target": {"model": "squeezenet", "devise": "cpu"}, "measure": {"runs": 1000}}
     for path, body in (
         ("/campaigns", {"document": wrong}),
@@ -143,11 +143,11 @@ def test_what_no_agent_does_is_refused(server, document, code):
 
 
 @pytest.mark.parametrize("more", [{"priority": 101}, {"deadline_s": 0}, {"deadline_s": -5}])
-def test_wishes_out_of_range_are_refused(server, more):
+def test_options_out_of_range_are_refused(server, more):
     is_problem(server.client.post("/campaigns", json={"document": benchmark(), **more}), 400, "submission")
 
 
-def test_the_wishes_of_a_submission_win_over_the_file(server):
+def test_the_options_of_a_submission_win_over_the_file(server):
     fleet = {"priority": 1, "unplaceable": "fail", "spread": "pack", "deadline": "1h"}
     document = benchmark(place={"engine": "fleet", "fleet": fleet}, labels={"a": "file", "b": "file"})
     one = server.client.get(f"/campaigns/{submit(server.client, document)['id']}").json()

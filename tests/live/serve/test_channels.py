@@ -43,7 +43,7 @@ def test_a_test_message_is_sent_at_once(start):
         assert (one["name"], one["kind"], one["to"], one["state"]) == ("hook", "webhook", "127.0.0.1", "unused")
 
 
-def test_a_test_that_fails_says_why_and_tells_no_secret(start, monkeypatch):
+def test_a_test_that_fails_says_why_and_reports_no_secret(start, monkeypatch):
     monkeypatch.setenv("HOOK", "s3cret-path")
     with receiving(Reply(403, body=b"s3cret-path is not welcome")) as hook:
         client = start({"hook": {"kind": "webhook", "url": f"{hook.url}/${{env:HOOK}}"}}).client

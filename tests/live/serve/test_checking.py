@@ -29,7 +29,7 @@ def read(client, text, form="yaml", **more):
     ("json", json.dumps(benchmark(), indent=2)),
     ("toml", 'benchmark = "speed"\n[target]\nmodel = "squeezenet"\n[measure]\nruns = 3\n[matrix]\n"workload.batch" = [1, 2]'),  # noqa: E501
 ])  # fmt: skip
-def test_a_file_that_is_right_tells_what_would_happen(server, form, text):
+def test_a_file_that_is_right_reports_what_would_happen(server, form, text):
     Agent(server.client)
     told = read(server.client, text, form)
     assert (told["document"], told["errors"]) == (benchmark(), [])
@@ -61,7 +61,7 @@ def test_an_error_at_one_point_of_the_matrix_stands_at_its_axis(server):
     assert (error["line"], error["path"]) == (7, "matrix.workload.batch")
 
 
-def test_a_missing_key_is_told_at_its_section(server):
+def test_a_missing_key_is_reported_at_its_section(server):
     told = read(server.client, "benchmark: speed\ntarget:\n  url: http://127.0.0.1:1\n")
     assert told["errors"]
     assert all(error["line"] in (None, 2, 3) for error in told["errors"])
@@ -70,7 +70,7 @@ def test_a_missing_key_is_told_at_its_section(server):
 @pytest.mark.parametrize(("form", "text", "line"), [("yaml", "benchmark: speed\n  a: [", 2), ("json", '{\n"a": }', 2),
                                                     ("toml", "a = ", None), ("yaml", "", None),
                                                     ("yaml", "- a\n- b\n", None)])  # fmt: skip
-def test_text_that_is_no_file_is_told_too(server, form, text, line):
+def test_text_that_is_no_file_is_reported_too(server, form, text, line):
     told = read(server.client, text, form)
     assert (told["document"], told["preview"]) == (None, None)
     (error,) = told["errors"]
@@ -89,7 +89,7 @@ def test_a_file_that_only_the_writer_has_must_be_uploaded(server):
     assert read(server.client, text, files=files)["preview"]["files_missing"] == ["0" * 64]
 
 
-def test_what_could_not_run_on_a_fleet_is_told(server):
+def test_what_could_not_run_on_a_fleet_is_reported(server):
     told = read(server.client, YAML.replace("squeezenet", "squeezenet\nplace: {engine: slurm}"))
     assert told["preview"] is None
     assert told["errors"]
@@ -105,7 +105,7 @@ def test_too_much_text_is_refused_before_it_is_read(server):
     is_problem(server.client.post("/benchmarks/read", json={"text": "", "format": "xml"}), 422, "request")
 
 
-def test_a_small_file_that_unfolds_to_a_large_one_is_told(server):
+def test_a_small_file_that_unfolds_to_a_large_one_is_reported(server):
     lines = ["a: &a [x, x, x, x, x, x, x, x, x, x]"]
     lines += [
         f"{key}: &{key} [{', '.join([f'*{before}'] * 10)}]" for before, key in zip("abcdef", "bcdefg", strict=True)

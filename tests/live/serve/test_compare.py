@@ -38,7 +38,7 @@ def answers(told, metric="latency_ms"):
     return {row["label"]: [cell["answer"] for cell in row["cells"]] for row in told["rows"] if row["metric"] == metric}
 
 
-def test_a_slower_campaign_is_worse_and_an_equal_one_cannot_be_told(server):
+def test_a_slower_campaign_is_worse_and_an_equal_one_cannot_be_decided(server):
     client = server.client
     agent = Agent(client)
     campaigns = [measured(client, agent, scale=scale) for scale in (1.0, 1.2, 0.8, 1.0)]

@@ -157,7 +157,7 @@ def test_it_works_below_the_path_of_a_proxy(serve, built, stripped):
 
 
 @pytest.mark.live
-def test_pages_need_no_token_and_tell_nothing(serve, built):
+def test_pages_need_no_token_and_report_nothing(serve, built):
     server = serve(dashboard=built, open=False)
     assert httpx.get(f"{server.url}/", trust_env=False, timeout=60).status_code == 200
     assert server.client.get("/session").status_code == 401

@@ -99,7 +99,7 @@ def test_what_cannot_be_kept_is_refused(server):
     assert server.client.get("/campaigns").json()["items"] == []
 
 
-def test_only_what_was_told_can_be_told_about(server):
+def test_only_what_was_set_can_be_reported_about(server):
     is_problem(stand(server, {"index": 0, "state": "running"}), 404, "unknown-campaign")
     is_problem(deliver(server), 404, "unknown-job")
     know(server)

@@ -61,7 +61,7 @@ def settled(server):
     wait_for(lambda: server.state.feed._listeners, what="the listener")
 
 
-def test_everything_is_told_in_order(server):
+def test_everything_is_reported_in_order(server):
     listener = Listener(server)
     settled(server)
     agent = Agent(server.client)
@@ -109,7 +109,7 @@ def test_a_listener_that_comes_back_misses_nothing(server):
     again.close()
 
 
-def test_a_campaign_is_told_from_its_beginning(server):
+def test_a_campaign_is_distinguished_from_its_beginning(server):
     client = server.client
     other, mine = submit(client)["id"], submit(client)["id"]
     listener = Listener(server, f"/campaigns/{mine}/events")
@@ -148,7 +148,7 @@ def test_a_stream_ends_with_the_server(serve):
     assert listener.ended.wait(60)
 
 
-def test_two_servers_on_one_database_tell_the_same(serve, postgresql):
+def test_two_servers_on_one_database_report_the_same(serve, postgresql):
     url = postgresql.migrated()
     one, other = serve(database_url=url), serve(database_url=url)
     listener = Listener(other)

@@ -85,7 +85,7 @@ def test_per_watt_is_made_run_by_run_and_grades_never_mix(server):
     assert "estimated" in told["absent"][f"{guessed}-job-0"]
 
 
-def test_per_price_takes_the_result_s_own_price_before_what_the_server_was_told(server):
+def test_per_price_takes_the_result_s_own_price_before_what_the_server_was_set(server):
     client = server.client
     agent = Agent(client)
     own = made(client, agent, throughput=50, price={"per_hour": 2.0, "currency": "USD", "date": "2026-03-01"})

@@ -104,7 +104,7 @@ def of_the_device(told):
         run["samples"], run["files"] = None, {}
 
 
-def test_the_newest_test_of_a_device_tells_what_it_can_do(client):
+def test_the_newest_test_of_a_device_reports_what_it_can_do(client):
     agent = Agent(client, profile=profile(runtimes={"device": "1"}, devices={"device": {"cpu": "CPU"}}))
     deliver(client, agent, DEVICE, of_the_device)
     job = deliver(client, agent, DEVICE, of_the_device)

@@ -126,7 +126,7 @@ def test_a_batch_says_what_became_of_each(server):
     is_problem(client.post("/jobs/batch", json={"action": "explode", "jobs": []}), 422, "request")
 
 
-def test_a_lost_lease_is_told(server):
+def test_a_lost_lease_is_reported(server):
     client = server.client
     agent, other = Agent(client), Agent(client, "other")
     submit(client)

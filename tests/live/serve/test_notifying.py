@@ -89,7 +89,7 @@ def start(serve, write):
     return begin
 
 
-def test_every_kind_of_channel_tells_its_receiver_once(start, write, tmp_path, monkeypatch):
+def test_every_kind_of_channel_reports_its_receiver_once(start, write, tmp_path, monkeypatch):
     monkeypatch.setenv("TOKEN", "s3cret-token")
     forge, out = FakeGitHub(), tmp_path / "page.json"
     script = write(
@@ -242,7 +242,7 @@ while True:
 """
 
 
-def test_a_server_that_is_killed_in_the_middle_loses_nothing_and_the_key_tells_the_repeat(start, tmp_path, write):
+def test_a_server_that_is_killed_in_the_middle_loses_nothing_and_the_key_reports_the_repeat(start, tmp_path, write):
     with receiving("hang", Reply()) as hook:
         server = start({})
         keep_alerts(server.state.kept.store, ALERT)
@@ -355,7 +355,7 @@ def test_the_picture_is_looked_up_once_and_kept(start):
     assert (len(told.drawing.values), told.drawing.change_at) == (30, 20)
 
 
-def test_a_channel_that_nobody_has_is_said_once_and_others_are_told(start, caplog):
+def test_a_channel_that_nobody_has_is_said_once_and_others_are_reported(start, caplog):
     with receiving() as hook, caplog.at_level(logging.INFO, "assay.serve"):
         server = start({"hook": {"kind": "webhook", "url": hook.url}})
         server.app.state.notifying._unclaimed_s = -1e9
@@ -427,7 +427,7 @@ def test_a_channel_of_others_that_fails_in_its_own_way_is_tried_again_and_not_qu
     assert len(LOG) == 3
 
 
-def test_a_place_that_forgets_is_told_again_while_the_alert_stands(recorder):
+def test_a_place_that_forgets_is_reported_again_while_the_alert_stands(recorder):
     server, notices = recorder(every_s=0.1)
     notices.put([new_notice(ALERT, "rec")])
     wait_for(lambda: len(LOG) >= 4, what="it is told again")

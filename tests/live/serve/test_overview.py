@@ -27,7 +27,7 @@ def set_row(server, row, key, **values):
         session.execute(update(row).where(row.id == key).values(**values))
 
 
-def test_a_server_tells_who_asks(serve):
+def test_a_server_reports_who_asks(serve):
     server = serve(open=False)
     is_problem(server.client.get("/session"), 401, "unauthorized")
     for role in ("reader", "user", "admin"):

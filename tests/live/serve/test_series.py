@@ -93,7 +93,7 @@ def test_a_change_can_be_expected_by_users_and_not_by_readers(serve):
     is_problem(server.with_token(None).get("/series"), 401, "unauthorized")
 
 
-def test_mistakes_are_told(server):
+def test_mistakes_are_reported(server):
     is_problem(server.client.get("/series/0123456789abcdef"), 404, "unknown-series")
     is_problem(server.client.get("/findings/0123456789abcdef"), 404, "unknown-finding")
     bad = [*points(count=3, at=2), {"series": "", "at": 1.0, "value": 1.0}]

@@ -36,7 +36,7 @@ def test_three_commands_are_named():
     assert any("assay run bench.yaml --server http://127.0.0.1:8080" in line for line in lines)
 
 
-def test_where_no_pages_were_built_no_address_of_them_is_told(tmp_path, monkeypatch):
+def test_where_no_pages_were_built_no_address_of_them_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr("assay.serve.web.dashboard.BUILT", tmp_path)
     assert "dashboard not built: run `make web` in the checkout" in welcome(ServerSettings(), 8080, open_=True)
     (tmp_path / "index.html").touch()
@@ -109,7 +109,7 @@ def is_there(port):
         return False
 
 
-def test_a_taken_port_is_told_with_what_to_do(tmp_path):
+def test_a_taken_port_is_reported_with_what_to_do(tmp_path):
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -123,7 +123,7 @@ def test_a_taken_port_is_told_with_what_to_do(tmp_path):
 
 
 @pytest.mark.parametrize("host", ["203.0.113.7", "no such host"])
-def test_an_address_of_others_is_told(host):
+def test_an_address_of_others_is_reported(host):
     with pytest.raises(UsageError, match=r"address|listen"):
         listen(ServerSettings(host=host, port=0))
 
@@ -179,7 +179,7 @@ def test_tls(serve_process, tmp_path):
         assert "listening on https://" in process.communicate(timeout=30)[0]
 
 
-def test_a_certificate_that_is_not_there_is_told(tmp_path):
+def test_a_certificate_that_is_not_there_is_reported(tmp_path):
     done = assay("serve", "--port", "0", "--store", str(tmp_path), "--tls-cert", "none.pem", "--tls-key", "none.pem")
     assert done.returncode == 2
     assert "none.pem" in done.stderr
@@ -291,7 +291,7 @@ def test_a_body_that_is_no_json_is_a_problem(server):
     assert plain.status_code == 422, "a form of a foreign page could send this"
 
 
-def test_our_own_mistake_is_told_without_detail(server, monkeypatch, caplog):
+def test_our_own_mistake_is_reported_without_detail(server, monkeypatch, caplog):
     def fails(*_, **__):
         raise ZeroDivisionError("with a secret in its text")
 

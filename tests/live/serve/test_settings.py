@@ -53,7 +53,7 @@ def test_an_error_names_where_the_value_came_from(write, monkeypatch):
     assert told == {"tries": str(config), "lease_s": "ASSAY_SERVER_LEASE_S", "port": "--port"}
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path):
+def test_a_file_that_is_not_there_is_reported(tmp_path):
     with pytest.raises(UsageError, match="cannot read"):
         read_settings(tmp_path / "none.toml")
 

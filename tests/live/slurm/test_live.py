@@ -118,7 +118,7 @@ def campaign_files(site: Site, campaign: str, index: int):
     return lambda name: kept_result(site.store, record).file(f"{campaign}-job-{index}", 0, name)
 
 
-def test_scancel_by_an_outsider_is_told_and_the_others_go_on(site):
+def test_scancel_by_an_outsider_is_reported_and_the_others_go_on(site):
     process = site.start(waiting(site, points=3))
     campaign = site.newest()
     site.until("all run", lambda: len(site.running(campaign, "jobs-0")) == 3)
@@ -213,7 +213,7 @@ def test_ctrl_c_leaves_it_to_slurm_and_cancel_ends_it(site):
     assert site.state(campaign) == "cancelled"
 
 
-def test_a_job_on_hold_is_told_and_goes_on_once_released(site):
+def test_a_job_on_hold_is_reported_and_continues_once_released(site):
     process = site.start(waiting(site, slurm={"options": ["--begin=now+1hour"]}))
     campaign = site.newest()
     site.until("it waits", lambda: site.queue(campaign))
@@ -241,7 +241,7 @@ def test_a_refusal_takes_back_what_was_submitted(site):
     assert site.state(site.newest()) == "failed"
 
 
-def test_limit_memory_precedence_and_a_lost_node_are_told_apart_to_whoever_comes_later(begun):
+def test_limit_memory_precedence_and_a_lost_node_are_distinguished_to_who_comes_later(begun):
     slurm = begun["late"].site.slurm
     slurm.sbatch("--partition=high", "--cpus-per-task=4")
     slurm.run("scontrol", "update", "nodename=n4", "state=down", "reason=test")
@@ -288,7 +288,7 @@ def test_ctrl_c_while_it_is_submitted_takes_everything_back(site):
     assert only(site.jobs(campaign)).state in ("cancelled", "failed")
 
 
-def test_ctrl_c_ends_it_where_that_was_asked_for(site):
+def test_ctrl_c_ends_it_where_that_was_requested(site):
     process = site.start(waiting(site), "--cancel-on-interrupt")
     campaign = site.newest()
     site.until("it runs", lambda: site.running(campaign, "jobs-0"))

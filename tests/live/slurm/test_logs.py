@@ -5,7 +5,7 @@ from __future__ import annotations
 from assay.engines.logs import LogFile, follow_logs, read_logs
 
 
-def test_what_comes_is_told_in_whole_lines_until_the_end(tmp_path):
+def test_what_comes_is_reported_in_whole_lines_until_the_end(tmp_path):
     path = tmp_path / "a.out"
     log = LogFile("a.out", path)
     writes = iter([b"one\ntw", b"o\n", b"", b"three\n"])

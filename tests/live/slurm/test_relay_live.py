@@ -82,7 +82,7 @@ def _listen(url: str, campaign: str, events: list[dict]) -> None:
                     return
 
 
-def test_a_server_that_dies_in_the_middle_ends_nothing_and_is_told_later(site, serve_process):
+def test_a_server_that_dies_in_the_middle_ends_nothing_and_is_reported_later(site, serve_process):
     server = serve_process()
     process = site.start(waiting(site, 2, slurm=IN_TURN), "--server", server.url)
     seen = Watched(server, site, site.newest())

@@ -83,7 +83,7 @@ def test_all_is_submitted_in_order_and_written_down(folder):
 
 @pytest.mark.parametrize("at", [1, 2, 3])
 @pytest.mark.parametrize("when", ["die_before", "die_after"])
-def test_killed_anywhere_it_goes_on_and_submits_nothing_twice(folder, at, when):
+def test_killed_anywhere_it_continues_and_submits_nothing_twice(folder, at, when):
     slurm, slept = FakeSlurm(), []
     setattr(slurm, when, at)
     with pytest.raises(Died):
@@ -116,7 +116,7 @@ def test_a_line_that_was_cut_off_counts_for_nothing(folder):
     assert len(slurm.jobs) == 3
 
 
-def test_nothing_more_is_submitted_once_somebody_cancelled(folder):
+def test_nothing_more_is_submitted_once_another_cancelled(folder):
     slurm = FakeSlurm()
     note_cancelled(folder)
     with pytest.raises(MeasureError) as caught:

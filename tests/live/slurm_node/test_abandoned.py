@@ -24,7 +24,7 @@ def folder(tmp_path) -> SharedFolder:
     return made
 
 
-def test_it_is_abandoned_once_nobody_goes_on_for_long(folder):
+def test_it_is_abandoned_once_nobody_continues_for_long(folder):
     now = Time()
     folder.note({"name": "p-llm", "id": "1"})
     looking = SubmissionWatch(folder, "p-end", now)

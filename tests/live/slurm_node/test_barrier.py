@@ -47,7 +47,7 @@ def test_jobs_that_have_begun_once_do_not_wait_again(tmp_path):
     assert begin_together(meeting_of(folder, "g", job(1)), 1.0).waited_s == 0, "its job was put back into the queue"
 
 
-def test_a_group_that_is_put_back_into_the_queue_begins_anew(tmp_path):
+def test_a_group_that_is_put_back_into_the_queue_begins_again(tmp_path):
     folder = SharedFolder(tmp_path)
     meeting = meeting_of(folder, "g", job(1))
     give_up_all(meeting, 2, "preempted")

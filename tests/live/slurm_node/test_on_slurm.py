@@ -30,7 +30,7 @@ def submitted(slurm, here, module: str, name: str, *words: str) -> str:
     ).strip()
 
 
-def test_scancel_ends_everything_and_is_told(slurm, campaign, tmp_path):
+def test_scancel_ends_everything_and_is_reported(slurm, campaign, tmp_path):
     here = campaign(family(tmp_path))
     number = submitted(slurm, here, "service", f"{here.group}-web", "web")
     told = here.service("web")

@@ -82,7 +82,7 @@ def test_one_that_says_nothing_is_given_up_after_its_own_bound(folder, monkeypat
     assert told == [f"waiting for llm since {seconds} s" for seconds in (20, 40, 60)]
 
 
-def test_a_file_that_is_no_such_document_is_told(folder):
+def test_a_file_that_is_no_such_document_is_reported(folder):
     folder.services("g").mkdir(parents=True)
     folder.service("g", "llm").write_text("{}")
     with pytest.raises(MeasureError, match="cannot be read"):

@@ -121,7 +121,7 @@ def test_a_cancelled_client_frees_the_others_and_leaves_no_process(campaign):
     clients[1].kill()
 
 
-def test_a_place_or_a_group_that_is_not_there_is_told(campaign):
+def test_a_place_or_a_group_that_is_not_there_is_reported(campaign):
     here = campaign(definition())
     assert here.start("task", "7").wait(30) == 2
     assert "none at 7" in log(here)

@@ -39,7 +39,7 @@ def test_a_campaign_is_measured_and_leaves_nothing(site):
     site.until_nothing_left()
 
 
-def test_a_pod_that_an_outsider_deletes_is_told_and_the_others_go_on(site):
+def test_a_pod_that_an_outsider_deletes_is_reported_and_the_others_go_on(site):
     process = site.start(site.points(3))
     pods = site.begun(3)
     site.cluster.kubectl("delete", "pod", pods[1], f"--namespace={site.namespace}", "--now", "--wait=false")
@@ -57,7 +57,7 @@ def test_a_pod_that_an_outsider_deletes_is_told_and_the_others_go_on(site):
     site.until_nothing_left()
 
 
-def test_a_deleted_job_is_told(site):
+def test_a_deleted_job_is_reported(site):
     process = site.start(site.document())
     site.begun()
     (job,) = site.cluster.admin.listed("jobs", site.namespace)
@@ -133,7 +133,7 @@ def registry():
     server.server_close()
 
 
-def test_an_image_that_is_not_there_is_told(new_site, registry):
+def test_an_image_that_is_not_there_is_reported(new_site, registry):
     """At once where that is sure, and after two minutes where nobody answers, which may pass."""
     cases = {
         f"{registry}/nothing:1": {},
@@ -149,7 +149,7 @@ def test_an_image_that_is_not_there_is_told(new_site, registry):
         failed(sites[image], "kubernetes-image-pull", image)
 
 
-def test_what_no_node_has_is_told_in_the_schedulers_words(site):
+def test_what_no_node_has_is_reported_in_the_schedulers_words(site):
     asked = {"gpus": 1, "unschedulable": "5s"}
     process = site.start(site.document(kubernetes=asked))
     site.until("its reason is told while it waits", lambda: "Insufficient nvidia.com/gpu" in site.said())
@@ -157,7 +157,7 @@ def test_what_no_node_has_is_told_in_the_schedulers_words(site):
     failed(site, "kubernetes-unschedulable", "Insufficient nvidia.com/gpu")
 
 
-def test_what_waits_for_a_node_goes_on_once_there_is_one(site):
+def test_what_waits_for_a_node_continues_once_there_is_one(site):
     for name in NODES:
         site.cluster.kubectl("cordon", name)
     try:
@@ -245,7 +245,7 @@ def test_ctrl_c_leaves_it_to_kubernetes_and_cancel_ends_it(site):
     site.until_nothing_left()
 
 
-def test_ctrl_c_ends_it_where_that_was_asked_for(site):
+def test_ctrl_c_ends_it_where_that_was_requested(site):
     process = site.start(site.document(), "--cancel-on-interrupt")
     site.begun()
     process.send_signal(signal.SIGINT)
@@ -254,7 +254,7 @@ def test_ctrl_c_ends_it_where_that_was_asked_for(site):
     site.until_nothing_left()
 
 
-def test_memory_and_time_and_disk_are_told_apart(new_site):
+def test_memory_and_time_and_disk_are_distinguished(new_site):
     # The kernel kills the command alone, and the pod lives to tell of it, unless the node kills whole containers.
     eats = "python3 -c 'import os, time; x = b\"1\" * 600_000_000; time.sleep(60)'; exit 1"
     fills = "head -c 60000000 /dev/zero > /tmp/much; sleep 120"
@@ -270,7 +270,7 @@ def test_memory_and_time_and_disk_are_told_apart(new_site):
         failed(site, code, cases[code][2])
 
 
-def test_a_quota_that_lets_no_pod_in_is_told(site):
+def test_a_quota_that_lets_no_pod_in_is_reported(site):
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
     site.cluster.admin.create("resourcequotas", quota, site.namespace)
     asked = {"unschedulable": "5s"}
@@ -278,7 +278,7 @@ def test_a_quota_that_lets_no_pod_in_is_told(site):
     failed(site, "kubernetes-not-created", "exceeded quota")
 
 
-def test_a_secret_that_is_not_there_is_told(site):
+def test_a_secret_that_is_not_there_is_reported(site):
     asked = {"secrets": {"TOKEN": "nothing/key"}}
     assert site.start(site.document(kubernetes=asked)).wait(120) == 3, site.said()
     failed(site, "kubernetes-start", 'secret "nothing" not found')

@@ -53,12 +53,12 @@ def test_without_rights_nothing_is_begun(new_site):
     assert site.left() == []
 
 
-def test_a_missing_namespace_is_told(site):
+def test_a_missing_namespace_is_reported(site):
     assert site.start(site.document(kubernetes={"namespace": "nowhere"})).wait(60) == 3, site.said()
     assert "nowhere" in site.said()
 
 
-def test_every_right_of_the_role_is_used_and_no_other_is_asked_for(site):
+def test_every_right_of_the_role_is_used_and_no_other_is_requested(site):
     assert site.start(served(site, kubernetes={"clients": 2}), "--fail-on", "never").wait(180) == 0, site.said()
     process = site.start(site.points(2, kubernetes={"secrets": {"TOKEN": "${env:HOME}"}}))
     site.begun(2)

@@ -82,7 +82,7 @@ def test_a_label_and_a_taint_lead_to_the_one_node(site):
 
 
 @pytest.mark.usefixtures("nodes")
-def test_the_pod_is_what_was_asked_for(site):
+def test_the_pod_is_what_was_requested(site):
     priority = {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",

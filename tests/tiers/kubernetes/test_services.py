@@ -69,7 +69,7 @@ def test_several_pods_share_a_load_on_one_service(site):
     site.until_nothing_left()
 
 
-def test_a_service_that_never_gets_ready_is_told_with_its_last_words(site):
+def test_a_service_that_never_gets_ready_is_reported_with_its_last_words(site):
     broken = ["/bin/sh", "-c", "echo no model found; sleep 1000"]
     document = served(site, broken, ready={"http": "/health", "within": "10s"})
     assert site.start(document).wait(180) == 3, site.said()
@@ -80,7 +80,7 @@ def test_a_service_that_never_gets_ready_is_told_with_its_last_words(site):
     site.until_nothing_left()
 
 
-def test_a_service_whose_image_is_missing_is_told(site):
+def test_a_service_whose_image_is_missing_is_reported(site):
     document = served(site)
     document["services"]["llm"]["image"] = "docker://registry.invalid/nothing:1"
     assert site.start(document).wait(180) == 3, site.said()
@@ -89,7 +89,7 @@ def test_a_service_whose_image_is_missing_is_told(site):
     site.until_nothing_left()
 
 
-def test_a_service_that_dies_under_the_load_is_told(site):
+def test_a_service_that_dies_under_the_load_is_reported(site):
     document = {**served(site), "load": {"concurrency": 2, "duration": "60s"}}
     process = site.start(document)
     site.until("the load runs", site.running)
@@ -123,7 +123,7 @@ def test_several_pods_run_one_command_together(site):
     site.until_nothing_left()
 
 
-def test_pods_that_cannot_all_be_had_are_told_and_none_is_left(site):
+def test_pods_that_cannot_all_be_had_are_reported_and_none_is_left(site):
     asked = {"distributed": {"pods": 3}, "one_per_node": True, "unschedulable": "10s"}
     assert site.start(site.document("echo x=1", kubernetes=asked)).wait(180) == 3, site.said()
     error = site.only_job().error

@@ -65,7 +65,7 @@ def test_memory_is_limited(site):
     assert ended(site, "eats")["reason"] == "OOMKilled"
 
 
-def test_a_job_of_this_kubernetes_starts_again_what_somebody_deleted(site):
+def test_a_job_of_this_kubernetes_starts_again_what_another_deleted(site):
     """Why assay may not leave it to a Job that an attempt is one attempt: its limit of retries is 0 here."""
     template = {"spec": pod("", ["sleep", "1000"], "real-1")["spec"]}
     job = {

@@ -127,7 +127,7 @@ def test_an_unknown_step_is_refused(bert, tmp_path):
         read_pooling(folder)
 
 
-def test_a_task_that_asks_for_answers_is_refused(measured, bert):
+def test_a_task_that_requests_answers_is_refused(measured, bert):
     with pytest.raises(AssayError, match="gives vectors"):
         measured(bert, {"task": "wikipedia-summary"}, use="embed")
 

@@ -203,7 +203,7 @@ def test_prompts_made_to_a_length_stay_that_long(tokenizer):
 
 
 @pytest.mark.parametrize("length", [1, 17, 200])
-def test_a_prompt_length_that_is_asked_for_is_delivered(measured, llama, length):
+def test_a_prompt_length_that_is_requested_is_delivered(measured, llama, length):
     result, _ = measured(llama, {"input_tokens": length, "output_tokens": 3, "items": 4, "batch": 2})
     assert result.metrics["input_tokens"] == length
     assert result.facts["prompts"]["chat_template"] is False

@@ -127,7 +127,7 @@ def test_one_tensor_elsewhere_is_no_proof():
     assert not prove(TorchPlacement("cuda", "cuda:0"), [here], [here], "now").honoured
 
 
-def test_what_this_machine_offers_is_told_without_importing_pytorch():
+def test_what_this_machine_offers_is_reported_without_importing_pytorch():
     assert installed("torch") == torch.__version__
     devices = available_devices()
     assert devices["cpu"] == f"torch {torch.__version__}"

@@ -39,7 +39,7 @@ def samples(result, job, metric):
     return found.value
 
 
-def test_every_answer_has_the_length_that_was_asked_for_and_the_server_counted_it(vllm_url, tmp_path):
+def test_every_answer_has_the_length_that_was_requested_and_the_server_counted_it(vllm_url, tmp_path):
     result, job = run(vllm_url, tmp_path)
     assert job.state == "done", job.error
     facts = job.runs[0].facts
@@ -162,7 +162,7 @@ def test_a_context_overflow_of_some_requests_is_counted_beside_the_good_ones(vll
     assert facts["requests"]["ok"] == 30
 
 
-def test_started_by_us_its_clocks_are_told_apart(tiny_llama, tmp_path):
+def test_started_by_us_its_clocks_are_distinguished(tiny_llama, tmp_path):
     document = {
         "benchmark": "vLLM as a service",
         "services": {

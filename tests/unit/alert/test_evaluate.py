@@ -97,7 +97,7 @@ def test_a_finding_stays_in_its_alert_when_its_triage_changes(store, clock):
     assert len(kept(store)) == 1
 
 
-def test_what_comes_together_is_told_in_one_message(store, clock):
+def test_what_comes_together_is_reported_in_one_message(store, clock):
     events = [finding(f"f{number}", series=f"s{number}", **commit("b")) for number in range(3)]
     (alert,) = evaluate(store, events, [WORSE], clock)
     assert alert.title == f"3 series of chat are worse (latency_ms): code: commit {'a' * 12} → b"
@@ -105,7 +105,7 @@ def test_what_comes_together_is_told_in_one_message(store, clock):
     assert [member.subject for member in read_notice(one.document, one.key).alert.members] == ["f0", "f1", "f2"]
 
 
-def test_an_end_that_comes_with_the_beginning_is_told_after_it(store, clock):
+def test_an_end_that_comes_with_the_beginning_is_reported_after_it(store, clock):
     evaluate(store, [failed("a"), done("a", at=T0 + 1)], [rule("job failed")], clock)
     told = Notices(store.engine, clock).list()
     assert [read_notice(one.document, one.key).alert.state for one in reversed(told)] == ["open", "resolved"]
@@ -179,7 +179,7 @@ def test_only_a_change_can_be_expected(store, clock):
     assert kept(store)[0].state == "open"
 
 
-def test_a_snooze_ends_by_itself_and_is_told(store, clock):
+def test_a_snooze_ends_by_itself_and_is_reported(store, clock):
     (alert,) = evaluate(store, [failed()], [FAILED], clock)
     act(store, alert.id, "snooze", by="ada", clock=clock, until=T0 + 3600)
     assert wake(store, clock) == ()
@@ -298,7 +298,7 @@ def test_in_whatever_order_events_come_none_is_lost_and_none_counts_twice(seed, 
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 14))
-def test_told_in_order_an_alert_stands_exactly_while_something_does(seed, length):
+def test_reported_in_order_an_alert_stands_exactly_while_something_does(seed, length):
     events = story(random.Random(seed), length)
     with tempfile.TemporaryDirectory() as folder:
         store, clock = Store(Path(folder)), FakeClock()

@@ -33,7 +33,7 @@ def limits(one, *rules, **more):
     return [event for event in told(one, *rules, **more) if event.kind == "threshold"]
 
 
-def test_a_job_that_failed_tells_why_and_one_that_did_not_that_it_is_over():
+def test_a_job_that_failed_reports_why_and_one_that_did_not_that_it_is_over():
     (event,) = told(result(None, 1))
     assert (event.kind, event.at, event.job) == ("failed", T0, "c1-job-0")
     assert event.reason == "error[crashed]: the process died"
@@ -44,13 +44,13 @@ def test_a_job_that_failed_tells_why_and_one_that_did_not_that_it_is_over():
     assert told(replace(result(10.0, 1), state="cancelled")) == ()
 
 
-def test_the_point_is_the_same_whether_a_result_or_the_history_tells_of_it():
+def test_the_point_is_the_same_whether_a_result_or_the_history_reports_of_it():
     (event,) = told(replace(result(None, 1), point={"workload.batch": 8}))
     history = of_ended(EndedJob(T0, "c1-job-0", "c1", "bench", "batch=8", done=False, reason="no agent"))
     assert (event.subject, event.id, event.name) == (history.subject, history.id, history.name)
 
 
-def test_only_what_has_a_limit_is_told_with_its_interval_and_its_series():
+def test_only_what_has_a_limit_is_reported_with_its_interval_and_its_series():
     one = result(10.0, 1, spread=0.01)
     assert limits(one, rule("latency_ms worse"), rule("other_ms > 5")) == []
     (event,) = limits(one, LIMIT, rule("latency_ms > 50"))
@@ -81,7 +81,7 @@ def test_two_machines_and_two_points_are_two_subjects():
          "not given"),
     ],
 )  # fmt: skip
-def test_what_is_not_known_well_enough_cannot_be_told(change, because):
+def test_what_is_not_known_well_enough_cannot_be_decided(change, because):
     (event,) = limits(change(result(10.0, 1)), LIMIT)
     said = judge(LIMIT, event)
     assert said.answer == "cannot tell"
@@ -153,7 +153,7 @@ def known(state="open", **more):
     return KnownFinding("f" * 16, series, found, said, state, **given)
 
 
-def test_a_finding_tells_the_change_its_cause_and_where_it_was_seen():
+def test_a_finding_reports_the_change_its_cause_and_where_it_was_seen():
     event = of_finding(known(), T0)
     assert (event.kind, event.subject, event.series, event.campaign) == ("finding", "f" * 16, "s" * 16, "c7")
     assert event.name == "bench batch=8: latency_ms"

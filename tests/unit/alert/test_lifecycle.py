@@ -59,7 +59,7 @@ def test_whatever_happens_trouble_is_never_stuck(happenings):
     assert after("resolved", "occur") == "open"
 
 
-def test_who_may_not_is_told_what_may_be_done():
+def test_who_may_not_learns_what_may_be_done():
     with pytest.raises(UsageError) as said:
         after("resolved", "acknowledge")
     assert said.value.problem.try_ == "it can be resolved, reopened"

@@ -47,7 +47,7 @@ def steps(alert):
     return [(line.happening, line.state) for line in alert.history]
 
 
-def test_an_alert_opens_with_what_happened_and_is_to_be_told():
+def test_an_alert_opens_with_what_happened_and_is_to_be_reported():
     alert = opened(now=T0 + 5)
     assert (alert.state, alert.kind, alert.benchmark, alert.severity) == ("open", "failed", "chat", "warning")
     assert alert.title == "chat a failed"
@@ -90,7 +90,7 @@ def test_late_news_of_a_recovery_does_not_end_what_failed_since():
     assert recovered(alert, ["point a"], done(at=T0 + 5), T0 + 11) is None
 
 
-def test_growth_is_told_once_an_hour_and_together_with_what_is_owed():
+def test_growth_is_reported_once_an_hour_and_together_with_what_is_owed():
     alert = again(opened(failed("a")), failed("b"))
     assert (alert.telling.turn, alert.telling.news) == (1, "opened"), "not told yet: one message for both"
     told = replace(alert, telling=replace(alert.telling, owed=False, told={FAILED.id: 1}, told_at=T0))
@@ -144,7 +144,7 @@ def test_what_recovered_by_itself_cannot_be_reopened_by_hand():
     assert said.value.problem.code == "lifecycle"
 
 
-def test_trouble_that_goes_on_after_it_was_resolved_by_hand_opens_it_again_unless_it_is_the_same_finding():
+def test_trouble_that_continues_after_it_was_resolved_by_hand_opens_it_again_unless_it_is_the_same_finding():
     closed = acted(opened(limit(60), [rule("latency_ms > 50")]), "resolve", by="ada", why="", now=T0 + 1)
     assert again(closed, limit(60), [rule("latency_ms > 50")], T0 + 2) is None
     assert again(closed, limit(61, at=T0 + DAY), [rule("latency_ms > 50")], T0 + DAY).state == "open"
@@ -173,14 +173,14 @@ def test_what_was_expected_opens_again_for_more_and_ends_when_it_recovers():
     assert recovered(mixed, ["f2"], finding("f2", state="gone", at=T0 + 2), T0 + 2).state == "expected"
 
 
-def test_the_worst_rule_gives_the_severity_and_all_rules_are_told():
+def test_the_worst_rule_gives_the_severity_and_all_rules_are_reported():
     rules = [rule("* worse", name="mild", severity="info"), rule("* worse by 5%", name="hard", severity="critical")]
     alert = opened(finding(), rules)
     assert (alert.severity, alert.members[0].rule) == ("critical", "rule-hard")
     assert [note.name for note in alert.rules] == ["mild", "hard"]
 
 
-def test_a_rule_that_comes_later_is_told_too():
+def test_a_rule_that_comes_later_is_reported_too():
     alert = opened(finding(), [WORSE])
     told = replace(alert, telling=replace(alert.telling, owed=False, told={WORSE.id: 1}))
     more = again(told, finding(at=T0 + DAY), [WORSE, rule("* worse", name="new")], T0 + DAY)

@@ -25,7 +25,7 @@ from assay.errors import UsageError
 from assay.store.series import Point
 
 
-def test_text_markdown_and_html_tell_the_same_facts():
+def test_text_markdown_and_html_report_the_same_facts():
     told = message()
     assert told.subject == "[warning] ttft_ms.p99 of chat capacity is worse"
     for form in (told.text, told.html, told.markdown.replace("\\", "")):
@@ -76,19 +76,19 @@ def test_the_subject_and_the_first_sentence_say_what_happened(alert, subject, sa
     assert said in told.text
 
 
-def test_where_no_share_can_be_told_the_difference_is():
+def test_where_no_share_can_be_reported_the_difference_is():
     moved = replace(MOVED, change=None, change_interval=None, before=0.0, after=3.2, difference=3.2)
     told = message(replace(ALERT, members=(replace(MEMBER, moved=moved),)))
     assert "0.0 ms → 3.2 ms, +3.2 ms [+4.5, +14.1]" in told.text
 
 
-def test_what_has_recovered_is_not_told_as_if_it_stood():
+def test_what_has_recovered_is_not_reported_as_if_it_stood():
     gone = replace(MEMBER, subject="x", name="another series", state="recovered")
     assert "another series" not in message(replace(ALERT, members=(MEMBER, gone))).text
     assert "another series" in message(replace(RESOLVED, members=(gone,))).text
 
 
-def test_alerts_without_numbers_are_told_by_their_sentences():
+def test_alerts_without_numbers_are_reported_by_their_sentences():
     lost = replace(
         ALERT,
         kind="agent-lost",

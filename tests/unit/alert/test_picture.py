@@ -94,7 +94,7 @@ def test_letters_are_the_right_ones():
     assert len(shapes) == 95, "two letters look the same"
 
 
-def test_letters_end_where_they_are_told_to():
+def test_letters_end_where_they_should():
     for anchor, expected in (("start", 20), ("end", 20 - 17), ("middle", 20 - 9)):
         dark = drawn(TextShape(20, 12, "HHH", (0, 0, 0), anchor))[:, :, 0] < 128
         assert abs(int(np.flatnonzero(dark.any(axis=0))[0]) - expected) <= 1

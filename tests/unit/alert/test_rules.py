@@ -47,7 +47,7 @@ def test_a_limit_has_three_answers(when, low, high, answer):
     assert bool(said.because) == (answer == "cannot tell")
 
 
-def test_a_value_without_an_interval_cannot_be_told():
+def test_a_value_without_an_interval_cannot_be_decided():
     said = judge(rule("latency_ms > 50"), replace(limit(500, None), doubt="it was measured in one run"))
     assert (said.answer, said.because) == ("cannot tell", "it was measured in one run")
 

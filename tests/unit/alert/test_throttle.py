@@ -44,7 +44,7 @@ def only(store):
     return record_of(Alerts(store.engine).page().items[0])
 
 
-def test_in_quiet_hours_nobody_is_told_and_afterwards_everybody(store, clock):
+def test_in_quiet_hours_nobody_is_notified_and_afterwards_everybody(store, clock):
     rules = keep(store, rule("job failed", quiet="22:00-07:00", timezone="Europe/Luxembourg"))
     now = set_to(clock, "2026-01-01 21:30")  # 22:30 there
     (alert,) = evaluate(store, [failed(at=now)], rules, clock)
@@ -59,7 +59,7 @@ def test_in_quiet_hours_nobody_is_told_and_afterwards_everybody(store, clock):
     assert told(store, clock) == [(1, "*")]
 
 
-def test_what_was_over_before_anybody_was_told_is_told_once_as_it_is(store, clock):
+def test_what_was_over_before_anybody_was_set_is_reported_once_as_it_is(store, clock):
     rules = keep(store, rule("job failed", quiet="22:00-07:00"))
     now = set_to(clock, "2026-01-01 23:00")
     evaluate(store, [failed(at=now)], rules, clock)
@@ -71,7 +71,7 @@ def test_what_was_over_before_anybody_was_told_is_told_once_as_it_is(store, cloc
     assert told(store, clock) == [(2, "*")], "one message, not two"
 
 
-def test_a_rule_tells_no_more_often_than_it_may_and_loses_nothing(store, clock):
+def test_a_rule_reports_no_more_often_than_it_may_and_loses_nothing(store, clock):
     rules = keep(store, rule("latency_ms > 50", at_most_every="1h"))
     for number in range(3):  # three benchmarks: three alerts
         evaluate(store, [limit(60, benchmark=f"b{number}")], rules, clock)
@@ -88,7 +88,7 @@ def test_a_rule_tells_no_more_often_than_it_may_and_loses_nothing(store, clock):
     assert len(told(store, clock)) == 3
 
 
-def test_what_flaps_is_told_at_the_end_of_the_hour_as_it_is_then(store, clock):
+def test_what_flaps_is_reported_at_the_end_of_the_hour_as_it_is_then(store, clock):
     rules = keep(store, rule("job failed", at_most_every="1h"))
     for number in range(10):
         clock.pass_s(60)
@@ -101,7 +101,7 @@ def test_what_flaps_is_told_at_the_end_of_the_hour_as_it_is_then(store, clock):
     assert told(store, clock) == [(1, "*"), (10, "*")]
 
 
-def test_each_rule_tells_its_own_channels_in_its_own_time(store, clock):
+def test_each_rule_reports_its_own_channels_in_its_own_time(store, clock):
     rules = keep(
         store,
         rule("agent lost", name="day", notify=("chat",), quiet="00:00-06:00"),
@@ -117,7 +117,7 @@ def test_each_rule_tells_its_own_channels_in_its_own_time(store, clock):
     assert not only(store).telling.owed
 
 
-def test_growth_is_told_after_an_hour(store, clock):
+def test_growth_is_reported_after_an_hour(store, clock):
     rules = keep(store, rule("job failed"))
     evaluate(store, [failed("a")], rules, clock)
     for number in range(20):
@@ -131,7 +131,7 @@ def test_growth_is_told_after_an_hour(store, clock):
     assert told(store, clock) == [(1, "*"), (2, "*")]
 
 
-def test_a_snoozed_alert_tells_nothing_and_a_recovery_is_told(store, clock):
+def test_a_snoozed_alert_reports_nothing_and_a_recovery_is_reported(store, clock):
     rules = keep(store, rule("job failed", quiet="00:00-01:00"))
     (alert,) = evaluate(store, [failed()], rules, clock)
     act(store, alert.id, "snooze", by="ada", clock=clock, until=T0 + 86_400)
@@ -141,7 +141,7 @@ def test_a_snoozed_alert_tells_nothing_and_a_recovery_is_told(store, clock):
     assert told(store, clock) == [(2, "*")]
 
 
-def test_a_rule_that_is_gone_still_tells_that_it_is_over(store, clock):
+def test_a_rule_that_is_gone_still_reports_that_it_is_over(store, clock):
     from assay.alert.evaluate import forget_rules
 
     rules = keep(store, rule("job failed", notify=("team",)))

@@ -55,7 +55,7 @@ def kept(store):
 
 
 @pytest.mark.parametrize("stored", [False, True], ids=["rules at hand", "rules in the store"])
-def test_all_open_the_same_alert_and_one_tells_of_it(servers, stored):
+def test_all_open_the_same_alert_and_one_reports_of_it(servers, stored):
     clock = FakeClock()
     rules = [rule("job failed"), rule("latency_ms > 50", name="l"), rule("* worse", name="w")]
     if stored:

@@ -87,7 +87,7 @@ def test_chances_are_chances(items, weights):
     assert guess.first == guess.last == int(chances.argmax())
 
 
-def test_items_that_cannot_be_measured_are_told_together_with_the_next_one():
+def test_items_that_cannot_be_measured_are_reported_together_with_the_next_one():
     chances = places({1: -50.0, 4: 50.0}, 6)
     assert guess_of(chances, {2, 3}) == BisectGuess(2, 4, pytest.approx(1))
     assert guess_of(chances, ()).confidence == pytest.approx(1 / 3)
@@ -109,7 +109,7 @@ def test_two_neighbours_need_no_search():
     assert found.guess == BisectGuess(1, 1, pytest.approx(1))
 
 
-def test_an_item_is_stayed_with_until_it_is_told():
+def test_an_item_is_stayed_with_until_it_is_reported():
     first = standing({8: ENDS}, 9)
     assert first.next == 4
     half = standing({8: ENDS, 4: np.array([0.1])}, 9, stay=4)
@@ -190,7 +190,7 @@ def test_skipped_items_leave_a_range_that_holds_the_step():
 
 
 @pytest.mark.simulated
-def test_noise_that_hides_the_step_is_not_told():
+def test_noise_that_hides_the_step_is_not_reported():
     rng = np.random.default_rng(8)
     wrong = 0
     for _ in range(40):

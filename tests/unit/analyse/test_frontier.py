@@ -36,7 +36,7 @@ def test_intervals_that_overlap_leave_it_unsure():
     assert standing(wide, sharp(2, 5)) == [(True, False), (False, False)]
 
 
-def test_one_respect_told_apart_is_enough_to_be_sure():
+def test_one_respect_distinguished_is_enough_to_be_sure():
     # The second is surely slower, so that it cannot beat the first however much it gives.
     first, second = (
         FrontierCandidate(1.0, 10.0, (0.9, 1.1), (9.0, 11.0)),

@@ -104,7 +104,7 @@ def test_an_empty_result_measured_nothing(result) -> None:
     assert gate(campaign(), None, RegressionLimits(), headline).answer == "nothing"
 
 
-def test_unmatched_jobs_are_told_and_not_green(result) -> None:
+def test_unmatched_jobs_are_reported_and_not_green(result) -> None:
     one, two, four = (at(result(*SAME), batch) for batch in (1, 2, 4))
     found = judge([one, four], [one, two])
     assert found.answer == "cannot tell"
@@ -173,7 +173,7 @@ def test_a_gate_on_equal_things_is_red_in_less_than_one_of_twenty_however_much_i
 
 
 @pytest.mark.simulated
-def test_a_change_of_everything_is_found_although_much_is_looked_at(result) -> None:
+def test_a_change_of_everything_is_found_although_much_is_checked(result) -> None:
     template, rng = result(*SAME), np.random.default_rng(0)
     red = 0
     for _ in range(60):

@@ -82,7 +82,7 @@ def test_the_interval_of_the_spread_holds_the_truth_as_often_as_it_promises(runs
 
 @pytest.mark.simulated
 @pytest.mark.parametrize("runs", [3, 10])
-def test_the_smallest_change_is_told_by_the_products_own_comparison_in_four_of_five(runs):
+def test_the_smallest_change_is_reported_by_the_products_own_comparison_in_four_of_five(runs):
     rng = np.random.default_rng(runs)
     spread = 0.03
     change = smallest_change(spread, runs)
@@ -124,7 +124,7 @@ def test_the_table_of_a_study_is_that_of_its_spread():
 
 
 @pytest.mark.simulated
-def test_equal_runs_are_told_apart_no_more_often_than_promised():
+def test_equal_runs_are_distinguished_no_more_often_than_promised():
     rng = np.random.default_rng(5)
     interleaved = in_turn = by_lot = 0
     studies = 30

@@ -50,7 +50,7 @@ def told_share(rng: np.random.Generator, effect: float, n: int, pairs: int) -> f
 
 @pytest.mark.simulated
 @pytest.mark.parametrize("n", [2, 3, 5, 10, 50])
-def test_a_change_of_exactly_that_size_is_told_in_four_of_five(n: int) -> None:
+def test_a_change_of_exactly_that_size_is_reported_in_four_of_five(n: int) -> None:
     pairs = 3000  # a share of 80 % to 0.7 %
     share = told_share(np.random.default_rng(n), smallest_effect(n), n, pairs)
     assert share == pytest.approx(0.8, abs=0.025)
@@ -58,20 +58,20 @@ def test_a_change_of_exactly_that_size_is_told_in_four_of_five(n: int) -> None:
 
 @pytest.mark.simulated
 @pytest.mark.parametrize("n", [2, 3, 10])
-def test_no_change_is_told_in_one_of_twenty_or_fewer(n: int) -> None:
+def test_no_change_is_reported_in_one_of_twenty_or_fewer(n: int) -> None:
     assert told_share(np.random.default_rng(n), 0.0, n, 2500) <= 0.05 + 0.01
     assert power(0.0, n) <= 0.05 + 1e-4
 
 
 @settings(max_examples=25)
 @given(n=st.integers(2, 300), more=st.integers(1, 300))
-def test_more_runs_tell_smaller_changes(n: int, more: int) -> None:
+def test_more_runs_report_smaller_changes(n: int, more: int) -> None:
     assert smallest_effect(n + more) < smallest_effect(n)
 
 
 @settings(max_examples=25)
 @given(n=st.integers(2, 60), effect=st.floats(0, 6), more=st.floats(0.01, 3))
-def test_a_larger_change_is_told_more_often(n: int, effect: float, more: float) -> None:
+def test_a_larger_change_is_reported_more_often(n: int, effect: float, more: float) -> None:
     assert power(effect, n) <= power(effect + more, n) + 1e-12
     assert 0 <= power(effect, n) <= 1 + 1e-12
 

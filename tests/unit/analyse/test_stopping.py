@@ -67,7 +67,7 @@ def test_noise_too_large_for_so_few_calls_is_not_called_steady() -> None:
 
 
 @pytest.mark.parametrize(("excess", "tau"), [(10, 10), (2, 30), (0.3, 30), (0.3, 100)])
-def test_a_decay_that_goes_on_is_not_steady_and_one_that_is_over_is(excess: float, tau: float) -> None:
+def test_a_decay_that_continues_is_not_steady_and_one_that_is_over_is(excess: float, tau: float) -> None:
     assert not steady(_decay(round(2 * tau) if 2 * tau >= 30 else 30, excess, tau, 0.005))
     assert steady(_decay(round(20 * tau), excess, tau, 0.005))
 
@@ -85,5 +85,5 @@ def test_a_small_trend_that_does_not_slow_down_is_not_steady() -> None:
     ("objective", "runs", "samples"),
     [((), 5, 0), (("latency_ms.median",), 5, 0), (("latency_ms.p99",), 1, 662), (("latency_ms.p99", "x.p90"), 5, 133)],
 )
-def test_an_objective_asks_for_the_samples_that_back_it(objective: tuple[str, ...], runs: int, samples: int) -> None:
+def test_an_objective_requests_the_samples_that_back_it(objective: tuple[str, ...], runs: int, samples: int) -> None:
     assert samples_for_objective(objective, runs) == samples

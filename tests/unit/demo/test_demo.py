@@ -228,7 +228,7 @@ def test_more_campaigns_come_in_bulk_and_look_like_others(tmp_path: Path) -> Non
         store.close()
 
 
-def test_the_fleet_goes_on_while_somebody_looks(played: tuple[Store, Player], tmp_path: Path) -> None:
+def test_the_fleet_continues_while_another_looks(played: tuple[Store, Player], tmp_path: Path) -> None:
     store, _ = played
     keeper = Keeper(store, 7)
     before = Listing(store.engine).counts()["jobs"]
@@ -239,7 +239,7 @@ def test_the_fleet_goes_on_while_somebody_looks(played: tuple[Store, Player], tm
     assert sum(after.values()) == sum(before.values())
 
 
-def test_the_fleet_of_another_process_goes_on_for_a_day(
+def test_the_fleet_of_another_process_continues_for_a_day(
     mine: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("assay.demo.keeper._STEPS", 1)  # jobs are short, so that a day takes few steps

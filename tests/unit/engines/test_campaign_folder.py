@@ -47,7 +47,7 @@ def test_a_line_that_was_cut_short_costs_itself_alone(kind, mode, named_by, tmp_
 
 
 @pytest.mark.parametrize(("kind", "mode", "named_by"), KINDS)
-def test_a_disk_that_refuses_is_told_with_what_to_do(kind, mode, named_by, tmp_path):
+def test_a_disk_that_refuses_is_reported_with_what_to_do(kind, mode, named_by, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(StoreError) as caught:
         kind(tmp_path / "file" / "c1").write_campaign(Written("a"))

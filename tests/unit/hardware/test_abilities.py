@@ -40,7 +40,7 @@ def test_a_pi_without_its_tool_says_that_it_lacks_it(tmp_path):
     assert not found["energy_rapl"]["works"]
 
 
-def test_a_pi_with_its_tool_tells_of_throttling(tmp_path):
+def test_a_pi_with_its_tool_reports_of_throttling(tmp_path):
     found = look(recorded.raspberry_pi_5(tmp_path), run=lambda _: "throttled=0x50000")
     assert found["throttle"] == {"works": True, "by": "vcgencmd get_throttled"}
 

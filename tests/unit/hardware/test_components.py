@@ -48,7 +48,7 @@ def test_memory_and_folders_of_the_host_say_so(tmp_path):
     assert look(tmp_path, "/shared/x")[0]["of_the_host"] is True
 
 
-def test_a_folder_whose_room_is_not_told_keeps_the_rest(tmp_path):
+def test_a_folder_whose_room_is_not_reported_keeps_the_rest(tmp_path):
     def stale(_):
         raise OSError(116, "Stale file handle")
 
@@ -58,7 +58,7 @@ def test_a_folder_whose_room_is_not_told_keeps_the_rest(tmp_path):
     assert "Stale file handle" in absent["file_systems.results.free_bytes"]
 
 
-def test_without_a_table_the_room_is_still_told(tmp_path):
+def test_without_a_table_the_room_is_still_reported(tmp_path):
     source = FactSource(tmp_path, "linux")
     found = file_systems(source, {"results": tmp_path / "not" / "yet" / "made"})["results"]
     assert found["free_bytes"] > 0

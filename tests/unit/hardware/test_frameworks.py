@@ -15,7 +15,7 @@ from assay.hardware.framework_proofs import TRIALS, DeviceTrials, UnprovenError,
 from assay.hardware.frameworks import FRAMEWORKS, TrialOutcome, frameworks, in_a_process, installed, prove
 
 
-def test_every_framework_that_is_looked_for_can_be_tried():
+def test_every_framework_that_is_searched_for_can_be_tried():
     assert {one.name for one in FRAMEWORKS} == TRIALS.keys()
 
 
@@ -63,7 +63,7 @@ def test_a_device_that_crashes_is_named_and_the_others_are_tried_again():
     assert found["proof"] == "a matrix product"
 
 
-def test_a_second_process_that_tells_nothing_leaves_no_device_without_an_answer():
+def test_a_second_process_that_reports_nothing_leaves_no_device_without_an_answer():
     attempt, _ = outcomes(TrialOutcome((NAMES, CPU), "SIGSEGV"), TrialOutcome((), "it took longer than 1 s"))
     found = prove("torch", attempt)
     assert {name: one["works"] for name, one in found["devices"].items()} == {
@@ -87,7 +87,7 @@ def test_what_only_imports_does_not_claim_to_work():
     assert (found["works"], found["proof"]) == (None, "imports")
 
 
-def test_answers_of_devices_are_told_one_by_one():
+def test_answers_of_devices_are_reported_one_by_one():
     def broken():
         raise RuntimeError("first line\n  the last line  \n")
 

@@ -145,7 +145,7 @@ def test_a_mac(tmp_path):
     assert {"cpu.governor", "limits"} <= found["absent"].keys()
 
 
-def test_a_mac_that_lacks_a_name_is_asked_for_the_others_one_by_one(tmp_path):
+def test_a_mac_that_lacks_a_name_is_requested_the_others_one_by_one(tmp_path):
     def sysctl(words):
         if len(words) > 2:
             raise subprocess.CalledProcessError(1, words)
@@ -219,7 +219,7 @@ def test_a_folder_where_a_file_should_be_is_a_reason_too(tmp_path, name):
     assert found["memory"]["modules"][0]["count"] in (1, 2)
 
 
-def test_memory_controllers_tell_the_type_where_the_firmware_may_not_be_read(tmp_path):
+def test_memory_controllers_report_the_type_where_the_firmware_may_not_be_read(tmp_path):
     folder = "sys/devices/system/edac/mc/mc0/dimm0"
     root = recorded.plant(tmp_path, {f"{folder}/size": "16384\n", f"{folder}/dimm_mem_type": "Registered-DDR4\n"})
     found = read_hardware(source(root))
@@ -257,7 +257,7 @@ def test_other_accelerators_are_named_by_their_drivers(tmp_path):
 
 
 @pytest.mark.live
-def test_this_machine_tells_of_itself_and_is_read_once():
+def test_this_machine_reports_of_itself_and_is_read_once():
     found = hardware()
     assert found is hardware()
     assert found["cpu"]["threads"] >= 1

@@ -61,7 +61,7 @@ def safetensors_bytes(tensors: dict[str, tuple[str, list[int]]]) -> bytes:
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
-def test_a_gguf_file_tells_its_architecture_and_its_quantisation(tmp_path, order):
+def test_a_gguf_file_reports_its_architecture_and_its_quantisation(tmp_path, order):
     file = tmp_path / "m.gguf"
     file.write_bytes(gguf_bytes(order=order))
     assert gguf(file) == {
@@ -122,7 +122,7 @@ def only(folder) -> dict:
     return found
 
 
-def test_a_safetensors_file_tells_its_parameters_and_types(tmp_path):
+def test_a_safetensors_file_reports_its_parameters_and_types(tmp_path):
     (tmp_path / "m.safetensors").write_bytes(
         safetensors_bytes({"a": ("BF16", [10, 20]), "b": ("F32", [5]), "c": ("F32", [])})
     )
@@ -181,7 +181,7 @@ def test_a_config_of_something_else_is_a_reason(hugging):
     assert model["size_bytes"] > 0
 
 
-def test_an_onnx_file_tells_its_weights(tiny_model):
+def test_an_onnx_file_reports_its_weights(tiny_model):
     found = only(tiny_model.parent)
     assert (found["format"], found["parameters"], found["dtype"]) == ("onnx", 256, "float32")
     assert (found["nodes"], found["opset"]) == (1, 17)

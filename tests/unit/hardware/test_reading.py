@@ -70,7 +70,7 @@ def test_any_bytes_are_a_memory_module_or_refused(raw):
 
 
 @given(st.integers(0x15, 0x5C))
-def test_older_firmware_tells_less_of_a_module(length):
+def test_older_firmware_reports_less_of_a_module(length):
     found = module(recorded.memory_module(8192, 0x1A, 3200, 2933, length=length))
     assert (found["size_bytes"], found["type"]) == (8 * 2**30, "DDR4")
     assert found.get("rated_mts") == (3200 if length >= 0x17 else None)
@@ -107,7 +107,7 @@ def test_a_file_that_may_not_be_read_says_so(tmp_path, monkeypatch):
         (PermissionError("x"), "cannot be run"),
     ],
 )
-def test_why_a_command_tells_nothing_is_kept(tmp_path, problem, words):
+def test_why_a_command_reports_nothing_is_kept(tmp_path, problem, words):
     def run(_):
         raise problem
 
@@ -136,7 +136,7 @@ def test_instructions_are_those_that_every_core_has(tmp_path):
     assert instructions(FactSource(tmp_path), blocks) == ["avx", "fma"]
 
 
-def test_risc_v_tells_its_vectors_by_letters(tmp_path):
+def test_risc_v_reports_its_vectors_by_letters(tmp_path):
     blocks = [{"isa": "rv64imafdcv_zicbom_zvfh"}, {"isa": "rv64imafdcv_zicbom_zvfh"}]
     assert instructions(FactSource(tmp_path), blocks) == ["rvv", "zvfh"]
     assert instructions(FactSource(tmp_path), [{"isa": "rv64imafdc_zicsr"}]) == []

@@ -52,7 +52,7 @@ def test_what_is_added_up_has_the_moments_that_all_have():
     st.lists(st.floats(0, 1e6), min_size=2, max_size=60),
     st.lists(st.floats(0.05, 20), min_size=60, max_size=60),
 )
-def test_no_rate_is_ever_negative_and_what_is_told_adds_up(values, steps):
+def test_no_rate_is_ever_negative_and_what_is_reported_adds_up(values, steps):
     at = np.cumsum(steps[: len(values)])
     value = np.array(values)
     course = rate(at, value, 1.0)

@@ -56,7 +56,7 @@ def test_a_service_without_metrics_says_so():
     assert summary(found)["absent"] == {"service db": "the service answers, and has no metrics there"}
 
 
-def test_gpus_are_told_apart_by_node_and_number():
+def test_gpus_are_distinguished_by_node_and_number():
     rows = [
         series("DCGM_FI_DEV_POWER_USAGE", {"node": name, "gpu": gpu}, np.full(5, watts))
         for name, gpu, watts in (("n1", "0", 500.0), ("n1", "1", 80.0), ("n2", "0", 300.0))
@@ -73,7 +73,7 @@ def test_two_exporters_of_one_node_are_not_added_up():
     assert figures(found)["n1", "cpu_busy_pct"] == pytest.approx((50.0, 50.0))
 
 
-def test_nothing_scraped_is_nothing_told():
+def test_nothing_scraped_is_nothing_reported():
     assert watched(metrics()) == []
     assert summary(metrics())["figures"] == []
 

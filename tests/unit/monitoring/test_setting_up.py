@@ -52,7 +52,7 @@ def test_monitoring_does_not_change_what_a_job_is():
     assert len(digests) == 1
 
 
-def test_a_missing_program_is_told_with_what_to_do(tmp_path):
+def test_a_missing_program_is_reported_with_what_to_do(tmp_path):
     with pytest.raises(MeasureError) as told:
         find_program(Monitoring(), {"PATH": str(tmp_path)})
     assert told.value.problem.code == "no-prometheus"
@@ -83,7 +83,7 @@ def test_an_image_sees_its_folders_and_may_write_its_data(tmp_path):
     assert told["scrape_configs"][0]["file_sd_configs"][0]["files"] == ["/assay-monitoring/discovery/*.json"]
 
 
-def test_prometheus_listens_on_the_loopback_alone_unless_told(tmp_path):
+def test_prometheus_listens_on_the_loopback_alone_unless_set(tmp_path):
     for listen in ("127.0.0.1", "0.0.0.0"):
         words = prometheus_service(Monitoring(listen=listen, program="true"), tmp_path, tmp_path).command
         assert f"--web.listen-address={listen}:{{port}}" in words
@@ -239,7 +239,7 @@ def endpoint_job(**more):
     return plan_of(load(document)).submitted_as("c1").jobs[0]
 
 
-def test_an_endpoint_of_somebody_else_is_watched_where_the_file_says_so(tmp_path):
+def test_an_endpoint_of_another_else_is_watched_where_the_file_says_so(tmp_path):
     from assay.monitoring.monitor import _Here, _names
 
     where = ServiceDiscovery(tmp_path / "relay", tmp_path / "lives", {"campaign": "c1", "node": "n1"})

@@ -75,7 +75,7 @@ def test_an_address_is_shown_without_its_secrets():
     [("http://localhost", True), ("http://127.9.9.9:1", True), ("http://[::1]", True), ("http://10.0.0.1", False),
      ("http://localhost.evil.com", False), ("http://127.0.0.1.evil.com", False)],
 )  # fmt: skip
-def test_loopback_is_told_from_its_look_alikes(url, here):
+def test_loopback_is_distinguished_from_its_look_alikes(url, here):
     assert is_loopback_url(url) is here
 
 
@@ -132,7 +132,7 @@ def test_what_can_be_repeated_is_repeated(server, client, trouble):
 
 @pytest.mark.live
 @pytest.mark.parametrize("trouble", ["cut", 503])
-def test_a_lease_is_never_asked_for_twice_in_one_call(server, client, trouble):
+def test_a_lease_is_never_requested_twice_in_one_call(server, client, trouble):
     client.enroll(Enrolment("i" * 20, "box", PROFILE))
     server.add(_small_server().make_job())
     server.misbehave("/lease", trouble, 2)
@@ -215,7 +215,7 @@ def test_a_cut_upload_is_sent_again_whole(server, client, tmp_path):
 
 
 @pytest.mark.live
-def test_a_cut_download_goes_on_where_it_was_cut(server, client, tmp_path):
+def test_a_cut_download_continues_where_it_was_cut(server, client, tmp_path):
     content = bytes(range(256)) * 8000
     digest = hashlib.sha256(content).hexdigest()
     server.artefacts[digest] = content
@@ -226,7 +226,7 @@ def test_a_cut_download_goes_on_where_it_was_cut(server, client, tmp_path):
 
 
 @pytest.mark.live
-def test_another_file_than_asked_for_is_refused_and_leaves_nothing(server, client, tmp_path):
+def test_another_file_than_requested_is_refused_and_leaves_nothing(server, client, tmp_path):
     server.artefacts["0" * 64] = b"not that"
     with pytest.raises(MeasureError, match="another file"):
         client.download("0" * 64, tmp_path / "file")

@@ -410,7 +410,7 @@ def test_a_redis_that_was_emptied_or_started_while_it_was_filled_is_fresh(redis_
     assert broker.is_fresh()
 
 
-def test_a_redis_with_memory_that_is_killed_goes_on_where_it_was(redis_server):
+def test_a_redis_with_memory_that_is_killed_continues_where_it_was(redis_server):
     broker = RedisBroker(redis_server.fresh(appendonly=True))
     broker.offer([*jobs(4), JobOffer("later", "q", "c", not_before=time.time() + 3600)])
     taken = broker.take("a", ["q"], 2)
@@ -433,7 +433,7 @@ def test_scripts_that_redis_forgot_are_loaded_again(broker, redis):
     assert drain(broker, "q") == ["c-0", "c-1"]
 
 
-def test_a_waiting_agent_is_told_when_redis_dies_and_can_wait_again(redis_server):
+def test_a_waiting_agent_learns_that_redis_died_and_can_wait_again(redis_server):
     broker = RedisBroker(redis_server.fresh())
     with Redis.from_url(redis_server.url) as redis, ThreadPoolExecutor() as threads:
         waiting = threads.submit(broker.wait, "a", ["q"], 20)

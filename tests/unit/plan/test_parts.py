@@ -65,7 +65,7 @@ def test_one_machine_does_not_drive_parts_one_after_another():
     refuse_parts_in_turn(plan(hosts=None).jobs)
 
 
-def test_a_part_may_be_asked_for_by_hand():
+def test_a_part_may_be_requested_by_hand():
     (job,) = plan(host=1).jobs
     assert (job.definition.load.host, dict(job.point)) == (1, {})
     refuse_parts_in_turn([job])

@@ -62,7 +62,7 @@ def test_a_matrix_that_excludes_everything_is_an_error():
         plan(base(matrix={"workload.batch": [1], "exclude": [{"workload.batch": 1}]}))
 
 
-def test_points_that_are_wrong_are_all_told_at_the_line_of_their_axis():
+def test_points_that_are_wrong_are_all_reported_at_the_line_of_their_axis():
     source = parse("benchmark: p\ntarget: {model: m}\nmatrix:\n  workload.batch: [1, 0, -3]\n", ".yaml", "f")
     with pytest.raises(SpecError) as caught:
         make_plan(check(source, None), lambda _: {})
@@ -176,7 +176,7 @@ def job(load, *, runs=3, warmup="none", **more) -> Definition:
         ({"stages": [{"concurrency": 2, "duration": 30.0}]}, 3 * 30),
     ],
 )
-def test_a_load_takes_as_long_as_it_asks_for(load, seconds):
+def test_a_load_takes_as_long_as_it_requests(load, seconds):
     found = estimate(job(load), None)
     assert seconds < found.expected_s < seconds + 3 * 2, "each run adds the start of a process"
     assert found.least_s is None

@@ -223,7 +223,7 @@ def test_the_same_moment_is_not_due_again_and_the_end_counts():
     assert due_between(schedule, at - MINUTE, at - timedelta.resolution) == ()
 
 
-def test_an_outage_of_years_costs_no_more_than_what_is_asked_for():
+def test_an_outage_of_years_costs_no_more_than_what_is_requested():
     schedule = Schedule(cron="* * * * *", timezone="Europe/Luxembourg")
     now = datetime(2026, 5, 5, 5, 5, 30, tzinfo=UTC)
     found = due_between(schedule, now - timedelta(days=3650), now, 100)

@@ -174,7 +174,7 @@ def test_files_are_read_without_a_store_the_newest_first(build, tmp_path) -> Non
     assert len(everything.records) == 3
 
 
-def test_what_is_wrong_with_a_file_is_told(build, tmp_path) -> None:
+def test_what_is_wrong_with_a_file_is_reported(build, tmp_path) -> None:
     (tmp_path / "x.json").write_text(to_json(build.campaign(build.done_job())))
     (tmp_path / "y.json").write_text('{"schema": "assay.gate/1"}')
     reader = Reader(no_store)

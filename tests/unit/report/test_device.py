@@ -97,7 +97,7 @@ def test_precisions_stand_in_one_picture_with_their_names(figures):
     assert len(whiskers) == 3 * len(watched.SHAPES)
 
 
-def test_every_picture_is_told_in_words(figures):
+def test_every_picture_is_reported_in_words(figures):
     for title, figure in figures.items():
         chart = figure.find("svg")
         assert chart.findtext("title") == title

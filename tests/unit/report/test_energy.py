@@ -55,7 +55,7 @@ def test_the_sentence_has_amount_source_and_idle_power():
         ("estimated", "combined power of powermetrics", "estimated from the combined power of powermetrics"),
     ],
 )
-def test_each_grade_is_told_in_its_own_words(grade, source, words):
+def test_each_grade_is_reported_in_its_own_words(grade, source, words):
     job = with_energy(watched.energy_facts(grade, source, idle_w=None))
     assert energy_sentence(job).endswith(words)  # and no idle power, as that was not read
     assert grade_of(job) == grade
@@ -79,7 +79,7 @@ def test_a_source_that_is_not_the_jobs_own_stands_in_the_table_alone():
     assert energy_sheet(job).rows[-1][0] == "NVML energy counter of GPU 1"
 
 
-def test_without_a_metric_per_item_the_window_is_told():
+def test_without_a_metric_per_item_the_window_is_reported():
     job = watched.job()
     kept = {name: stats for name, stats in job.metrics.items() if not name.startswith("energy_per")}
     assert re.match(r"7,?200\.\d+ J in the measured window, 720\.", energy_sentence(replace(job, metrics=kept)))
@@ -98,7 +98,7 @@ def test_what_is_absent_says_why():
     assert "\nenergy " not in render_table(record)
 
 
-def test_where_only_the_probe_tells_the_reason_it_is_used():
+def test_where_only_the_probe_reports_the_reason_it_is_used():
     job = watched.unseen_job()
     silent = replace(job, runs=tuple(replace(run, absent={}) for run in job.runs))
     assert energy_sentence(silent) == "no energy: /sys/class/powercap is not there"
@@ -119,7 +119,7 @@ def test_metrics_made_of_energy_show_their_grade_in_every_table():
     assert re.search(r"^energy   batch=1 threads=1: 12\.3", render_table(build.campaign(job)), re.MULTILINE)
 
 
-def test_csv_gets_columns_at_its_end_and_only_where_somebody_looked():
+def test_csv_gets_columns_at_its_end_and_only_where_something_was_sampled():
     record = build.campaign(watched.job(), watched.unseen_job())
     rows = list(csv.DictReader(io.StringIO(render_csv(record))))
     header = list(rows[0])
@@ -144,7 +144,7 @@ def test_csv_gets_columns_at_its_end_and_only_where_somebody_looked():
     assert "EnergyGrade" not in render_csv(build.campaign(build.done_job()))
 
 
-def test_the_price_is_told_with_its_day():
+def test_the_price_is_reported_with_its_day():
     assert price_sentence(watched.job()) == "2.5 USD an hour (looked up 2026-01-30)"
     assert price_sentence(build.done_job()) == ""
 

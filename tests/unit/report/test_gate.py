@@ -127,7 +127,7 @@ def test_markdown_is_short_and_the_same_every_time(gated) -> None:
     assert gate_markdown(gated) == (GOLDEN / "gate.md").read_text(encoding="utf-8")
 
 
-def test_the_marker_is_stable_hidden_and_told_apart() -> None:
+def test_the_marker_is_stable_hidden_and_distinguished() -> None:
     assert marker("a b") == marker("a b")
     assert len({marker(name) for name in ("a b", "a-b", "模型", "图像", "", "-->")}) == 6
     for name in ("x --> <script>", "模型", "-" * 80, "a\nb"):

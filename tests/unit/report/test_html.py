@@ -56,7 +56,7 @@ def test_attributes_are_escaped():
     assert el("a", "x", title='"><b>') == '<a title="&quot;&gt;&lt;b&gt;">x</a>'
 
 
-def test_every_picture_is_told_in_words(build):
+def test_every_picture_is_reported_in_words(build):
     root = parsed(render_html(build.honest(), build.samples))
     figures = list(root.iter("figure"))
     # One overview; distribution, cold start, memory and time for each of the three measured jobs.

@@ -69,7 +69,7 @@ def test_everything_that_can_be_shown_is_sent(pipe, build):
     ]
 
 
-def test_progress_comes_four_times_a_second_and_anew_with_each_phase(pipe):
+def test_progress_comes_four_times_a_second_and_again_with_each_phase(pipe):
     now = Now()
     view = EventView(Path("r"), pipe.write_fd, now)
     for step in range(100):

@@ -135,7 +135,7 @@ def test_skipped_requests_are_among_the_failed(rates) -> None:
     assert [(one.kind, one.count) for one in errors_of(replace(job, runs=runs))] == [("skipped", 21)]
 
 
-def test_one_job_in_full_tells_what_came_back(rates) -> None:
+def test_one_job_in_full_reports_what_came_back(rates) -> None:
     text = render_job(rates[0].jobs[-1], width=120)
     for part in ("failed requests by kind", "why answers ended", "how tokens were counted", "the server's own view"):
         assert part in text
@@ -159,7 +159,7 @@ def test_a_level_curve_gets_no_knee() -> None:
     assert "No knee is marked: the curve bends no more than noise explains" in text
 
 
-def test_every_picture_of_a_load_is_told_in_words(rates, search, vectors) -> None:
+def test_every_picture_of_a_load_is_reported_in_words(rates, search, vectors) -> None:
     for record, samples in (rates, search, vectors):
         for title, figure in figures(render_html(record, samples)).items():
             chart = figure.find("svg")

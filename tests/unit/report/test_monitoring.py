@@ -70,7 +70,7 @@ def test_the_table_has_mean_and_highest_of_all_runs():
     assert rows["llm", "KV cache used"][:2] == ("25.0 %", "25.0 %")
 
 
-def test_how_the_scrapes_went_is_told():
+def test_how_the_scrapes_went_is_reported():
     bad = series("up", {"node": "n2", "job": "j"}, [1, 1, 0, 0], at=[0, 1, 2, 9])
     (told,) = scrape_sentences(job(scraped(rows=[bad])))
     assert "every 1 s" in told
@@ -79,7 +79,7 @@ def test_how_the_scrapes_went_is_told():
     assert "the measured window" in told
 
 
-def test_a_counter_that_began_again_and_a_service_without_metrics_are_told():
+def test_a_counter_that_began_again_and_a_service_without_metrics_are_reported():
     again = series("vllm:prompt_tokens_total", server()[0].labels, [0, 5, 10, 3, 8, 13, 18, 23, 28, 33], kind="counter")
     silent = series("assay_service_has_metrics", {"service": "db", "node": "n1"}, np.zeros(20))
     notes = " ".join(monitoring_sheet(job(scraped(rows=[again, silent]))).notes)
@@ -87,7 +87,7 @@ def test_a_counter_that_began_again_and_a_service_without_metrics_are_told():
     assert "not scraped: service db: the service answers, and has no metrics there" in notes
 
 
-def test_why_a_run_has_no_metrics_is_told():
+def test_why_a_run_has_no_metrics_is_reported():
     whole = watched.job()
     lost = replace(whole.runs[0], absent={FILE: "Prometheus does not answer"})
     assert unscraped_sentences(replace(whole, runs=(lost,))) == ["no metrics: Prometheus does not answer"]
@@ -166,7 +166,7 @@ def test_names_of_others_cannot_break_the_page():
     ET.fromstring(page)
 
 
-def test_what_was_zero_all_the_time_is_told_and_not_drawn():
+def test_what_was_zero_all_the_time_is_reported_and_not_drawn():
     quiet = series("vllm:prompt_tokens_total", server()[0].labels, np.zeros(20), kind="counter")
     found = scraped(rows=[quiet])
     page = draw_monitoring(job(found), files(found)).figure()

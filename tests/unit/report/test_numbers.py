@@ -55,7 +55,7 @@ def test_counts():
     assert show_count(0, 0) == "-"
 
 
-def test_units_are_told_once():
+def test_units_are_reported_once():
     assert name_with_unit("latency_ms", "ms") == "latency_ms"
     assert name_with_unit("speed", "img/s") == "speed (img/s)"
 

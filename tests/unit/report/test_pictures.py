@@ -136,7 +136,7 @@ def test_goodput_falls_behind_what_was_finished(pictures, rates):
     assert draw_goodput(build.campaign(build.done_job())) == []
 
 
-def test_telemetry_tells_each_reading_once(pictures):
+def test_telemetry_reports_each_reading_once(pictures):
     rows = by_key(pictures, "watched")["telemetry"].numbers().rows
     assert {"Processor", "Memory", "Power", "Phase"} <= {row[0] for row in rows}
     assert len(rows) == len(set(rows))

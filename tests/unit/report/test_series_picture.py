@@ -59,7 +59,7 @@ def test_points_without_doubt_or_errors_claim_none():
     assert "whisker" not in root.find(".//figcaption").text
 
 
-def test_changes_are_marked_by_shape_and_told_below():
+def test_changes_are_marked_by_shape_and_reported_below():
     root = parsed(draw_series(picture(DRIFT, STEP)))
     shapes = of_class(root, "turn")
     assert [node.get("class") for node in shapes] == ["turn better settled", "turn worse"]

@@ -164,7 +164,7 @@ def test_points_on_a_straight_line_are_left_out_and_corners_kept():
     assert np.abs(back - [y for _, y in wild]).max() <= 0.0201
 
 
-def test_the_picture_is_told_in_words_and_stays_small(picture):
+def test_the_picture_is_reported_in_words_and_stays_small(picture):
     chart = picture.find("svg")
     assert chart.findtext("title") == TITLE
     told = chart.findtext("desc")
@@ -274,7 +274,7 @@ def test_what_was_not_seen_is_named_for_people():
     ]
 
 
-def test_what_never_moved_is_told_in_one_line():
+def test_what_never_moved_is_reported_in_one_line():
     flat = {"machine.swap_in_bytes_per_s": dict.fromkeys(("mean", "min", "max"), 0.0)}
     job = watched.job()
     still = replace(job, runs=(replace(job.runs[0], seen=watched.seen(statistics=flat)),))
@@ -294,7 +294,7 @@ def test_statistics_of_all_runs_are_put_together():
     assert telemetry_sheet(watched.build.done_job()) is None
 
 
-def test_what_looking_cost_is_told():
+def test_what_looking_cost_is_reported():
     (told,) = sampling_sentences(watched.job())
     assert told.startswith("Another process looked every 100 ms over the measured window; it took 0.42 % of one core; ")
     assert told.endswith("a look took 0.31 ms (the slowest 4.20 ms).")

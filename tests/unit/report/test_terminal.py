@@ -29,7 +29,7 @@ def test_one_line_per_job_with_its_doubt(build):
     assert re.fullmatch(r"batch=2 threads=2 +latency_ms +17\.28 +\(one run\) +±\? +- +1×200  suspect", lines[4])
 
 
-def test_doubts_are_told_in_sentences(build):
+def test_doubts_are_reported_in_sentences(build):
     text = render_table(build.honest())
     assert "suspect  batch=8 threads=2: machine quiet: other programs took 14 %" in text
     assert "gate     batch=8 threads=2: cannot tell: latency_ms.p99: not backed" in text

@@ -20,7 +20,7 @@ def test_without_a_matrix_the_subject_is_the_label():
     assert job_label({}, {"target": {"command": ["/usr/bin/python", "train.py", "--fast"]}}) == "python train.py --fast"
 
 
-def test_labels_tell_jobs_apart(build):
+def test_labels_report_jobs_apart(build):
     same_end = [replace(build.done_job(i), point={"target.model": f"{d}/net.onnx"}) for i, d in enumerate("ab")]
     assert set(job_labels(build.campaign(*same_end)).values()) == {"target.model=a/net.onnx", "target.model=b/net.onnx"}
     elsewhere = replace(build.done_job(1), environment={"machine": {"name": "other"}})

@@ -65,7 +65,7 @@ def test_both_are_found_where_they_were_put(base: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "src" / "train.py").read_text() == "print(1)"
 
 
-def test_a_job_is_told_apart_by_its_code(base: Path) -> None:
+def test_a_job_is_distinguished_by_its_code(base: Path) -> None:
     def digest(asked: Definition) -> str:
         return digest_of(asked, fingerprints(asked, base))
 

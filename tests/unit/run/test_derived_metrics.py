@@ -54,7 +54,7 @@ def test_package_and_memory_add_up_and_the_whole_system_is_left_out():
     }
 
 
-def test_the_whole_system_alone_where_nothing_else_is_told():
+def test_the_whole_system_alone_where_nothing_else_is_reported():
     metrics, _, facts = made({}, seen(PSYS))
     assert metrics["energy_j"] == 150.0
     assert facts["energy"]["idle_w"] is None
@@ -118,12 +118,12 @@ def test_without_throughput_there_is_nothing_per_item():
     assert absent == dict.fromkeys(("energy_per_item_j", "items_per_j"), "the target reports no throughput_per_s")
 
 
-def test_a_throughput_of_zero_is_told():
+def test_a_throughput_of_zero_is_reported():
     _, absent, _ = made({"throughput_per_s": 0.0}, seen(PACKAGE))
     assert absent["energy_per_item_j"] == "throughput_per_s is 0"
 
 
-def test_readings_of_part_of_the_window_tell_power_and_no_energy():
+def test_readings_of_part_of_the_window_report_power_and_no_energy():
     part = Energy("RAPL counter of package-0", "package", 60.0, 1.2, "counter")
     metrics, absent, _ = made({"throughput_per_s": 10.0}, seen(part))
     assert metrics["power_w"] == pytest.approx(50)
@@ -137,14 +137,14 @@ def test_what_the_target_measured_stands():
     assert metrics["energy_j"] == 100.0
 
 
-def test_an_endpoint_of_somebody_else_has_no_energy_of_ours():
+def test_an_endpoint_of_another_else_has_no_energy_of_ours():
     raw = {"target": {"endpoint": "http://127.0.0.1:1", "api": "http", "path": "/"}}
     metrics, absent, _ = made({"throughput_per_s": 5.0}, seen(PACKAGE), raw)
     assert metrics == {}
     assert "not started by this benchmark" in absent["energy_j"]
 
 
-def test_nobody_looked():
+def test_nothing_was_sampled():
     assert made({"throughput_per_s": 5.0}, None) == ({}, {}, {})
 
 

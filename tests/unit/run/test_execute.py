@@ -371,7 +371,7 @@ def test_a_secret_never_reaches_the_record(tmp_path, monkeypatch):
     assert "key is ***" in watch.lines[0]
 
 
-def test_whoever_watches_is_given_the_last_lines_of_a_good_run_too(tmp_path):
+def test_who_watches_is_given_the_last_lines_of_a_good_run_too(tmp_path):
     watch = Watching()
     (outcome,) = execute(tmp_path, shell("seq 1000"), watch)
     assert outcome.result.error is None

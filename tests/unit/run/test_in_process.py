@@ -125,7 +125,7 @@ def test_warm_up_can_be_given(warmup, calls):
     assert measured.facts["warmup"]["calls"] == calls
 
 
-def test_exactly_the_samples_asked_for():
+def test_exactly_the_samples_requested():
     measured = drive(Spinner(seconds=0.0001), order(measure={"until": {"samples": 123}}), FakeStage(), RULES)
     assert len(next(one for one in measured.samples if one.phase == "measure").value) == 123
 

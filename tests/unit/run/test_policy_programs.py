@@ -22,7 +22,7 @@ def test_a_torch_program_is_not_loaded_where_no_commands_are_allowed(tmp_path, m
 
 
 @pytest.mark.parametrize("word", ["attn_implementation", "experts_implementation", "_attn_implementation"])
-def test_a_config_that_names_a_kernel_of_somebody_is_remote_code(tmp_path, word):
+def test_a_config_that_names_a_kernel_of_another_is_remote_code(tmp_path, word):
     (tmp_path / "config.json").write_text(json.dumps({"text_config": {word: "somebody/kernel"}}))
     with pytest.raises(MeasureError, match="somebody/kernel") as caught:
         refuse_kernels(tmp_path, ModelTarget(model="m", runtime="transformers"))
@@ -35,7 +35,7 @@ def test_a_config_with_an_attention_of_the_library_is_plain(tmp_path):
     refuse_kernels(tmp_path, ModelTarget(model="m", runtime="transformers"))
 
 
-def test_a_kernel_of_somebody_under_session_options_is_remote_code(tmp_path):
+def test_a_kernel_of_another_under_session_options_is_remote_code(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     target = ModelTarget(model="m", runtime="transformers", session_options={"attn_implementation": "a/b:fn"})
     with pytest.raises(MeasureError, match="a/b:fn"):

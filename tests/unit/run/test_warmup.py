@@ -98,7 +98,7 @@ def test_a_redirect_does_not_carry_the_key_to_another_host(server, monkeypatch):
     assert found.seconds is None or "302" in found.how
 
 
-def test_a_refusal_is_told_and_no_more(server):
+def test_a_refusal_is_reported_and_no_more(server):
     server.statuses = [404]
     found = warm(target("openai-chat", model="m"), url(server), 10.0)
     assert found.seconds is None

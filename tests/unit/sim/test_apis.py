@@ -39,7 +39,7 @@ def test_a_chat_in_a_stream(sim):
     assert {event["id"] for event in (*events, last)} == {answer.headers["x-request-id"].replace("sim-", "chatcmpl-")}
 
 
-def test_counts_are_told_when_they_are_asked_for(sim):
+def test_counts_are_reported_when_they_are_requested(sim):
     last = ask(sim, CHAT, chat("one two", **USAGE)).events[-2]
     assert last["choices"] == []
     assert last["usage"] == {"prompt_tokens": 2, "completion_tokens": 6, "total_tokens": 8}

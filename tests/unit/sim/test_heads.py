@@ -32,7 +32,7 @@ def test_a_head():
         ("GET / HTTP/1.1\nConnection: Upgrade\nUpgrade: h2c", True),
     ],
 )
-def test_how_a_connection_goes_on(text, keeps):
+def test_how_a_connection_continues(text, keeps):
     assert head(text).keep_alive is keeps
 
 

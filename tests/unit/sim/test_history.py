@@ -227,7 +227,7 @@ def test_the_truth_names_every_change_of_every_series():
         ({"night": 5, "what": "quiet", "kernel": "9", "colour": "red"}, "colour|Extra"),
     ],
 )
-def test_settings_that_make_no_sense_are_told(tmp_path, change, told):
+def test_settings_that_make_no_sense_are_reported(tmp_path, change, told):
     import json
 
     file = tmp_path / "settings.yaml"

@@ -136,7 +136,7 @@ def test_what_is_not_served_is_said_and_the_connection_closed(sim, data, status)
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"\xff\xfe", b"[" * 100_000, b'{"messages": 5}'])
-def test_bodies_that_are_wrong_get_400_and_the_connection_goes_on(sim, body):
+def test_bodies_that_are_wrong_get_400_and_the_connection_continues(sim, body):
     with Raw(sim) as raw:
         raw.send(post(CHAT, body) + get("/health"))
         answer = raw.answer()
@@ -235,7 +235,7 @@ def test_it_ends_with_its_lifeline():
         assert sim._process.wait(60) == 0
 
 
-def test_a_port_that_is_taken_is_told(sim):
+def test_a_port_that_is_taken_is_reported(sim):
     done = subprocess.run(
         [sys.executable, "-m", "assay.sim", "http", "--port", str(sim.port)], capture_output=True, text=True
     )

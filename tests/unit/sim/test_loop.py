@@ -66,7 +66,7 @@ def test_what_waits_while_the_world_is_stopped_waits_longer(loop):
     assert ends[0][1] - ends[0][0] >= 50_000_000
 
 
-def test_something_due_now_that_is_asked_for_again_and_again_does_not_starve_the_rest(loop):
+def test_something_due_now_that_is_requested_again_and_again_does_not_starve_the_rest(loop):
     seen = []
 
     def again():

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.live
 
 
 @pytest.mark.parametrize("pieces", [1, 32, 500])
-def test_as_many_pieces_as_asked_for(pieces):
+def test_as_many_pieces_as_requested(pieces):
     with null_server(pieces=pieces) as sim, Raw(sim) as raw:
         for _ in range(3):
             raw.send(post(CHAT, chat("word " * 20_000)))

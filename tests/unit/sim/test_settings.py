@@ -167,7 +167,7 @@ def test_a_script_with_everything():
     assert build(SimScript, {"tokens_per_chunk": [1, 4]}, "llm").tokens_per_chunk == (1, 4)
 
 
-def test_every_problem_of_a_script_is_told_at_once():
+def test_every_problem_of_a_script_is_reported_at_once():
     values = {"tft": "50ms", "itl": "fast", "usage": "maybe", "done": "no", "capacity": 0}
     with pytest.raises(SpecError) as caught:
         build(SimScript, values, "llm", "sim.yaml")

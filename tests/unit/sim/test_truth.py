@@ -86,7 +86,7 @@ def test_lines_and_columns_say_the_same():
     assert [line["chunk_tokens"] for line in lines] == [[1, 1, 1], [3]]
 
 
-def test_clearing_begins_anew():
+def test_clearing_begins_again():
     with llm_server(error=["500:number=1"]) as sim:
         for _ in range(2):
             assert [ask(sim, CHAT, chat()).status for _ in range(3)] == [200, 500, 200]

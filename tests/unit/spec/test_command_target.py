@@ -104,7 +104,7 @@ def test_what_cannot_be_fetched_is_refused(keys: dict[str, str], words: str) -> 
         Fetch(**{"src": "https://x/y", "path": "/d", **keys})  # type: ignore[arg-type]
 
 
-def test_who_needs_what_is_told_and_can_be_renamed() -> None:
+def test_who_needs_what_is_reported_and_can_be_renamed() -> None:
     found = definition(
         services={"web": {"command": "serve", "fetch": [{"src": "m.bin", "path": "/m"}]}, "db": {"command": "db"}},
         target={"command": "ask", "fetch": [{"src": "https://x/y", "path": "/y"}, {"src": "z", "path": "/z"}]},

@@ -239,7 +239,7 @@ def test_what_a_pod_leaves_open_comes_from_the_section_around_it():
     assert merged_pod(Kubernetes(), Pod()) == Pod()
 
 
-def test_the_engine_that_is_used_tells_the_settings():
+def test_the_engine_that_is_used_reports_the_settings():
     both = {"engine": "kubernetes", "kubernetes": {"image": "i"}, "slurm": {"partition": "p"}}
     found = Benchmark.model_validate_json(
         '{"benchmark": "b", "target": {"command": "true"}, "place": ' + str(both).replace("'", '"') + "}"

@@ -166,7 +166,7 @@ def test_the_schema_accepts_what_the_loader_accepts(tmp_path):
     assert list(validator.iter_errors({"benchmark": "x", "target": {"model": "m"}, "extra": 1}))
 
 
-def test_the_schema_tells_what_keys_mean():
+def test_the_schema_reports_what_keys_mean():
     assert "fresh processes" in json.dumps(benchmark_schema()).lower()
 
 
@@ -193,7 +193,7 @@ def test_inputs_have_a_short_form(short, whole):
     assert not list(jsonschema.Draft202012Validator(benchmark_schema()).iter_errors(document))
 
 
-def test_a_wrong_input_is_told_by_its_key():
+def test_a_wrong_input_is_reported_by_its_key():
     document = {"benchmark": "i", "target": {"model": "m"}, "workload": {"inputs": {"x": {"fill": 1}}}}
     with pytest.raises(SpecError, match=r"workload\.inputs\.x\.fill"):
         load(document)

@@ -61,7 +61,7 @@ def test_a_recipe_under_another_name_of_a_service():
     assert "qdrant" in loaded.benchmark.services["db"].image
 
 
-def test_a_recipe_that_is_not_there_is_told_with_the_nearest():
+def test_a_recipe_that_is_not_there_is_reported_with_the_nearest():
     with pytest.raises(UsageError, match="there is no recipe 'vlm'") as caught:
         load(benchmark("vllm", services={"llm": {"recipe": "vlm"}}))
     assert caught.value.problem.try_ == "did you mean vllm?"

@@ -71,7 +71,7 @@ def test_a_key_given_twice_is_an_error_with_both_lines():
     ("text", "suffix"),
     [("a: [1", ".yaml"), ("a = ", ".toml"), ('{"a": }', ".json"), ("just text", ".yaml"), ("", ".yaml")],
 )
-def test_broken_files_are_told(text, suffix):
+def test_broken_files_are_reported(text, suffix):
     with pytest.raises(SpecError) as caught:
         parse(text, suffix, "f")
     assert caught.value.problem.code == "syntax"

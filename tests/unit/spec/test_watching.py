@@ -33,7 +33,7 @@ def test_everything_can_be_said():
 
 
 @pytest.mark.parametrize("cron", ["", "* * * *", "0 * * * * *", "@reboot", "daily", "@daily *"])
-def test_a_wrong_number_of_fields_is_told_with_the_aliases(cron):
+def test_a_wrong_number_of_fields_is_reported_with_the_aliases(cron):
     said = refused(cron)
     assert f'schedule is "{cron}": ' in said
     assert all(alias in said for alias in ALIASES)
@@ -81,7 +81,7 @@ def test_nonsense_is_refused_and_breaks_nothing(cron):
     [("Europe/Luxemburg", "did you mean Europe/Luxembourg?"), ("Europe", ""), ("", ""), ("../etc/passwd", ""),
      ("x" * 10_000, "")],
 )  # fmt: skip
-def test_a_time_zone_that_is_not_there_is_told_with_the_nearest(zone, hint):
+def test_a_time_zone_that_is_not_there_is_reported_with_the_nearest(zone, hint):
     said = refused({"cron": "@daily", "timezone": zone})
     assert "no time zone" in said
     assert hint in said

@@ -82,7 +82,7 @@ def test_what_a_killed_server_left_is_swept_away(files):
     assert everything_in(files.folder) == [fresh]
 
 
-def test_a_folder_that_cannot_be_written_is_told(tmp_path):
+def test_a_folder_that_cannot_be_written_is_reported(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot write"):
         ArtefactFiles(tmp_path / "file").begin()

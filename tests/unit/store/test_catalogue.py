@@ -45,7 +45,7 @@ def test_every_change_is_a_version_and_none_is_lost(catalogue, clock):
     assert code(caught) == "unknown-benchmark"
 
 
-def test_a_change_of_what_somebody_else_changed_is_refused(catalogue):
+def test_a_change_of_what_another_else_changed_is_refused(catalogue):
     catalogue.create("b", Draft({"n": 1}))
     catalogue.change("b", Draft({"n": 2}), expected=1)
     with pytest.raises(UsageError) as caught:

@@ -56,7 +56,7 @@ def test_a_silent_agents_job_is_offered_again_and_its_late_result_is_evidence(fl
     assert [one.state for one in control.attempts(lost.job.id)] == ["expired", "delivered"]
 
 
-def test_heartbeats_keep_a_lease_and_tell_of_one_that_is_gone(fleet, control, clock):
+def test_heartbeats_keep_a_lease_and_report_of_one_that_is_gone(fleet, control, clock):
     submit(fleet, clock, batches=(1,))
     agent = enroll(control)
     lease = control.take(agent.id)
@@ -103,7 +103,7 @@ def test_what_is_given_back_waits_at_once_and_is_not_counted(fleet, control, clo
     assert deliver(control, control.take(agent.id)) == "accepted"
 
 
-def test_somebody_elses_lease_cannot_be_given_back(fleet, control, clock):
+def test_another_elses_lease_cannot_be_given_back(fleet, control, clock):
     submit(fleet, clock, batches=(1,))
     lease = control.take(enroll(control).id)
     other = enroll(control, "2", "other")
@@ -112,7 +112,7 @@ def test_somebody_elses_lease_cannot_be_given_back(fleet, control, clock):
     assert deliver(control, lease) == "accepted"
 
 
-def test_progress_shows_and_renews_and_tells_of_each_run(fleet, control, clock):
+def test_progress_shows_and_renews_and_reports_of_each_run(fleet, control, clock):
     submit(fleet, clock, batches=(1,))
     agent = enroll(control)
     lease = control.take(agent.id)
@@ -163,7 +163,7 @@ def test_needs_of_later_campaigns_are_noticed(fleet, control, clock):
     assert sorted(control.ready().values()) == [1, 1, 1]
 
 
-def test_a_device_may_be_asked_for(fleet, control, clock):
+def test_a_device_may_be_requested(fleet, control, clock):
     submit(fleet, clock, batches=(1,))
     submit(fleet, clock, batches=(1,), target={"model": "m", "device": "cuda:1"})
     agent = enroll(control, profile=GPU, slots=3)

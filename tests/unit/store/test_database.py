@@ -221,7 +221,7 @@ def test_a_server_that_is_restarted_is_found_again(postgresql, tmp_path, clock, 
 
 
 @pytest.mark.live
-def test_a_server_that_is_gone_is_told_in_words_and_nothing_is_half_done(postgresql, tmp_path, clock):
+def test_a_server_that_is_gone_is_reported_in_words_and_nothing_is_half_done(postgresql, tmp_path, clock):
     store = Store(tmp_path, postgresql.migrated())
     control = Control(store.engine, clock, POLICY)
     submit(store, clock, batches=(1,))
@@ -272,7 +272,7 @@ def test_many_processes_may_create_one_store_at_the_same_moment(tmp_path):
         assert [one.returncode for one in started] == [0] * 6, said
 
 
-def test_a_store_that_is_a_file_is_told_so(tmp_path):
+def test_a_store_that_is_a_file_is_reported_so(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="this is a file, and a store is a folder") as caught:
         Store(tmp_path / "file")
@@ -297,7 +297,7 @@ def test_a_store_is_for_its_owner_alone_whatever_the_umask_says(tmp_path):
         os.umask(before)
 
 
-def test_rights_that_somebody_gave_a_store_stay(tmp_path):
+def test_rights_that_another_gave_a_store_stay(tmp_path):
     folder = tmp_path / "shared"
     folder.mkdir(mode=0o755)
     Store(folder).close()

@@ -122,7 +122,7 @@ def test_after_a_failure_it_waits_longer_each_time_and_no_longer_than_allowed(no
     assert len(set(waits[7:])) > 1, "the jitter is gone"
 
 
-def test_a_wait_that_the_receiver_asks_for_is_kept(notices, clock):
+def test_a_wait_that_the_receiver_requests_is_kept(notices, clock):
     notices.put([new()])
     notices.failed(notices.take("chat"), "slow down", after_s=3000)
     clock.pass_s(2999)
@@ -207,7 +207,7 @@ def test_one_for_all_channels_becomes_one_for_each(notices):
     assert (notices.take("mail").key, notices.take("chat").key) == ("a:1:mail", "a:1:chat")
 
 
-def test_who_was_told_by_name_is_not_told_again_by_one_for_all(notices):
+def test_who_was_set_by_name_is_not_notified_again_by_one_for_all(notices):
     notices.put([new()])
     notices.sent(notices.take("chat"))
     notices.put([new("a:1:*", EVERY_CHANNEL)])

@@ -74,7 +74,7 @@ def test_packed_jobs_move_on_when_their_agent_cannot(fleet, control, clock):
     assert control.take(enroll(control, "4", "agent 4").id) is not None
 
 
-def test_spread_jobs_go_to_whoever_had_fewest(fleet, control, clock):
+def test_spread_jobs_go_to_those_that_had_fewest(fleet, control, clock):
     submit(fleet, clock, batches=range(1, 9), settings=SPREAD)
     agents = [enroll(control, str(number), f"agent {number}") for number in range(3)]
     for turn in range(2):

@@ -139,7 +139,7 @@ def test_a_part_taken_from_a_queue_follows_the_same_rules(share, control):
     assert control.claim(other.id, jobs[1].id, 2) is not None
 
 
-def test_too_few_agents_are_told_and_fail_where_that_is_asked(share, control):
+def test_too_few_agents_are_reported_and_fail_where_that_is_asked(share, control):
     campaign = share().jobs[0].campaign
     agents(control, 1)
     (placement,) = control.placement(campaign)

@@ -139,7 +139,7 @@ def test_a_label_is_the_newest_measured_campaign_that_has_it(references, measure
     assert references.find("label:branch=topic/x")
 
 
-def test_labels_are_looked_for_in_one_benchmark_where_it_is_known(references, measured) -> None:
+def test_labels_are_searched_for_in_one_benchmark_where_it_is_known(references, measured) -> None:
     mine = measured("mine", {"branch": "main"})
     other = measured("other", {"branch": "main"})
     assert ids(references.find("label:branch=main")) == [other]
@@ -183,7 +183,7 @@ def test_results_of_the_plain_commit_win_over_those_with_changes(references, mea
     assert ids(references.find("commit:fedc")) == [only]
 
 
-def test_a_commit_without_a_result_is_told_apart_from_one_that_git_does_not_know(references, measured) -> None:
+def test_a_commit_without_a_result_is_distinguished_from_one_that_git_does_not_know(references, measured) -> None:
     measured(commit=COMMITS["three"])
     with pytest.raises(NoSuchResultError, match=r"no campaign was measured at commit HEAD~1 \(1a2b3c4d0000\)"):
         references.find("commit:HEAD~1")

@@ -57,7 +57,7 @@ def test_a_schedule_comes_back_as_it_was_kept(schedules, clock):
     assert (record.state, record.considered_to, record.submitted_by) == ("active", clock.now.timestamp(), "ann")
 
 
-def test_the_same_name_changes_the_schedule_and_new_times_begin_anew(schedules, clock):
+def test_the_same_name_changes_the_schedule_and_new_times_begin_again(schedules, clock):
     first = made(schedules)
     clock.pass_s(5000)
     other = Submission(document={"benchmark": "b", "description": "other"})
@@ -90,7 +90,7 @@ def test_schedules_are_listed_by_name_page_by_page(schedules):
         schedules.schedules(cursor="x")
 
 
-def test_one_that_is_not_there_is_told(schedules):
+def test_one_that_is_not_there_is_reported(schedules):
     for act in (schedules.get, schedules.pause, schedules.resume, schedules.remove):
         with pytest.raises(UsageError) as told:
             act("none")
@@ -106,7 +106,7 @@ def test_removing_takes_the_firings_along(schedules, firings, clock):
     assert made(schedules).id != record.id
 
 
-def test_one_that_this_machine_cannot_read_is_told_and_not_a_crash(schedules, fleet):
+def test_one_that_this_machine_cannot_read_is_reported_and_not_a_crash(schedules, fleet):
     record = made(schedules)
     with writing(fleet.engine) as session:
         session.get(ScheduleRow, record.id).schedule = {"cron": "@daily", "timezone": "Mars/Olympus"}
@@ -203,7 +203,7 @@ def test_an_outage_of_a_year_leaves_a_hundred_rows(schedules, firings, clock):
     assert firings.take_due(record.id, "one") == ()
 
 
-def test_somebody_may_ask_for_a_firing_at_any_time(schedules, firings, clock):
+def test_another_may_ask_for_a_firing_at_any_time(schedules, firings, clock):
     record = made(schedules)
     found = [firings.take_now(record.id, "one") for _ in range(3)]
     assert len({one.due for one in found}) == 3

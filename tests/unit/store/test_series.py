@@ -212,7 +212,7 @@ def test_what_is_gone_cannot_be_expected(series, fleet):
     assert caught.value.problem.code == "lifecycle"
 
 
-def test_unknown_and_ambiguous_names_are_told(series):
+def test_unknown_and_ambiguous_names_are_reported(series):
     with pytest.raises(UsageError) as caught:
         series.get("nothing")
     assert caught.value.problem.code == "unknown-series"
@@ -292,7 +292,7 @@ def test_series_that_are_checked_together_are_judged_together(series):
     assert sum(answer != "cannot tell" for answer in told.values()) <= 1
 
 
-def test_only_the_newest_points_of_a_long_series_are_looked_at_and_old_findings_stay(series):
+def test_only_the_newest_points_of_a_long_series_are_checked_and_old_findings_stay(series):
     values = noisy(LONGEST + 400, (200, 0.08), (LONGEST + 300, 0.08))
     (name,) = series.take(points_of(values[:600], better="lower")).series
     (old,) = series.check([name])

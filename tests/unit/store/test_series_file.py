@@ -105,12 +105,12 @@ def test_json_lines_that_are_none_are_named(write):
 
 
 @pytest.mark.parametrize(("text", "word"), [("time,value\n1,2\n", "series"), ("", "series and time and value")])
-def test_a_column_that_is_missing_is_told(write, text, word):
+def test_a_column_that_is_missing_is_reported(write, text, word):
     with pytest.raises(UsageError, match=word):
         read(write, text)
 
 
-def test_a_file_that_cannot_be_read_is_told(write, tmp_path):
+def test_a_file_that_cannot_be_read_is_reported(write, tmp_path):
     with pytest.raises(UsageError, match="cannot read"):
         read_series_file(tmp_path / "nothing.csv")
     path = tmp_path / "bytes.csv"

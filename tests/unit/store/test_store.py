@@ -155,13 +155,13 @@ def test_ten_thousand_jobs_are_submitted_in_a_few_statements(store):
     assert submitted.jobs[9_999].campaign == store.campaigns()[0].id
 
 
-def test_a_damaged_or_foreign_file_is_told(tmp_path):
+def test_a_damaged_or_foreign_file_is_reported(tmp_path):
     (tmp_path / DATABASE).write_text("this is no database, but long enough to be looked at as one" * 100)
     with pytest.raises(StoreError, match="cannot open"):
         Store(tmp_path)
 
 
-def test_a_store_of_a_newer_version_is_told(tmp_path):
+def test_a_store_of_a_newer_version_is_reported(tmp_path):
     Store(tmp_path).close()
     with sqlite3.connect(tmp_path / DATABASE) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
@@ -170,7 +170,7 @@ def test_a_store_of_a_newer_version_is_told(tmp_path):
         Store(tmp_path)
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+def test_a_folder_that_cannot_be_made_is_reported(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot create"):
         Store(tmp_path / "file" / "store")

@@ -95,7 +95,7 @@ def test_phases_are_stretches_and_no_readings():
         (gzip.compress(",".join(HEAD).encode() + b"\n\xff\xfe,b,,1,2\n", mtime=0), "UTF8|UTF-8"),
     ],
 )
-def test_what_is_no_telemetry_is_told(content, why):
+def test_what_is_no_telemetry_is_reported(content, why):
     with pytest.raises(StoreError, match=why) as caught:
         read_telemetry(content)
     assert caught.value.problem.code == "telemetry"

@@ -53,7 +53,7 @@ def test_the_root_says_what_it_is(client):
     assert "POST /api/campaigns" in body["endpoints"]
 
 
-def test_health_tells_about_redis(client):
+def test_health_reports_about_redis(client):
     body = client.get("/api/health").json()
     assert body["status"] == "healthy"
     assert set(body["redis"]) == {"connected", "host", "port", "db", "timestamp"}
@@ -129,7 +129,7 @@ def test_states_heartbeats_and_reset(client):
     assert client.put("/api/workers/worker-0/status", json={"status": "busy"}).status_code == 200
 
 
-def test_health_of_workers_is_told(client):
+def test_health_of_workers_is_reported(client):
     worker = client.post("/api/register", json=WORKER).json()["worker_id"]
     body = client.get(f"/api/workers/{worker}/health")
     assert body.status_code == 200

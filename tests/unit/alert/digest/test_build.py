@@ -35,7 +35,7 @@ def digest(**parts):
 # What moved
 
 
-def test_a_change_is_told_when_it_happened_or_was_found_in_the_time():
+def test_a_change_is_reported_when_it_happened_or_was_found_in_the_time():
     inside = moved(at=SINCE + DAY, id="in")
     found_late = moved(at=SINCE - 20 * DAY, found_at=SINCE + DAY, id="late")
     before = moved(at=SINCE - 20 * DAY, found_at=SINCE - 19 * DAY, id="old")
@@ -97,7 +97,7 @@ def test_every_change_is_in_one_group(drawn):
 # What people did
 
 
-def test_what_was_done_about_a_change_is_told_with_it():
+def test_what_was_done_about_a_change_is_reported_with_it():
     made = digest(
         movements=(moved(), moved(named("p99"), id="f2", state="expected")), alerts=(told(findings=("f1", "f2")),)
     )
@@ -109,12 +109,12 @@ def test_what_was_done_about_a_change_is_told_with_it():
     assert made.expected == ()  # it is told with its alert
 
 
-def test_an_expected_change_without_an_alert_is_told_too():
+def test_an_expected_change_without_an_alert_is_reported_too():
     made = digest(movements=(moved(state="expected"),))
     assert [one.id for one in made.expected] == ["f1"]
 
 
-def test_alerts_of_other_times_are_not_told_and_open_ones_about_something_else_are():
+def test_alerts_of_other_times_are_not_reported_and_open_ones_about_something_else_are():
     made = digest(
         movements=(moved(),),
         alerts=(
@@ -163,7 +163,7 @@ def test_a_series_without_new_results_or_too_few_is_not_called_noisy():
     assert not digest(series=(watched(spread=None),)).noisy
 
 
-def test_a_burst_of_late_is_told():
+def test_a_burst_of_late_is_reported():
     (one,) = digest(series=(watched(loud_until=UNTIL - DAY, louder=3.5),)).noisy
     assert "3.5 times" in one.because[-1]
     assert not digest(series=(watched(loud_until=SINCE - DAY, louder=3.5),)).noisy

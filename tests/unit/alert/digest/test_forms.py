@@ -182,7 +182,7 @@ def test_the_page_holds_the_same_as_the_markdown():
     assert "gpu-02" in text_of(section(root, "alerts"))
 
 
-def test_every_series_that_moved_is_drawn_once_and_told_in_words():
+def test_every_series_that_moved_is_drawn_once_and_reported_in_words():
     root = parsed(page())
     figures = list(section(root, "moved").iter("figure"))
     assert len(figures) == 4
@@ -193,7 +193,7 @@ def test_every_series_that_moved_is_drawn_once_and_told_in_words():
         assert figure.find("figcaption").text
 
 
-def test_without_results_nothing_is_drawn_and_everything_is_told():
+def test_without_results_nothing_is_drawn_and_everything_is_reported():
     made = build(week(), SINCE, UNTIL)
     root = parsed(digest_html(made, {}))
     assert not list(root.iter("figure"))

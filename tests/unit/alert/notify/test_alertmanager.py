@@ -83,11 +83,11 @@ def test_a_token_is_sent_and_a_test_ends_soon(monkeypatch):
     assert ends - time.time() < 301
 
 
-def test_it_has_to_be_told_again():
+def test_it_has_to_be_reported_again():
     assert Alertmanager(kind="alertmanager", url="http://x", repeat=90.0).repeat_s == 90.0
 
 
-def test_what_it_refuses_is_told():
+def test_what_it_refuses_is_reported():
     with receiving(Reply(400, body=b'"start time must be before end time"')) as receiver:
         with pytest.raises(NotifyError, match="start time") as caught:
             Alertmanager(kind="alertmanager", url=receiver.url).send(message())

@@ -54,7 +54,7 @@ def test_a_program_that_reads_nothing_is_fine(write):
     program(write, "pass").send(message())
 
 
-def test_its_exit_code_and_last_words_are_told(write):
+def test_its_exit_code_and_last_words_are_reported(write):
     failed = failure(program(write, "import sys\nprint('x' * 100000)\nprint('the pager is off')\nsys.exit(3)"))
     assert failed.retry
     assert failed.problem.message.startswith(f"{os.path.basename(sys.executable)} ended with 3: ")  # noqa: PTH119
@@ -83,7 +83,7 @@ def test_after_its_deadline_it_is_ended_with_all_that_it_started(write, tmp_path
     wait_for(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == "zombie", 5, "the child's end")
 
 
-def test_a_program_that_is_not_there_is_for_somebody_to_repair():
+def test_a_program_that_is_not_there_is_for_another_to_repair():
     failed = failure(Command(kind="command", command=("/no/such/program",)))
     assert (failed.retry, failed.after_s) == (True, REPAIR_S)
     assert "program cannot be started: No such file" in failed.problem.message

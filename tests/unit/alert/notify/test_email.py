@@ -163,7 +163,7 @@ def test_if_some_are_refused_for_good_that_is_noted():
         assert [mail.to for mail in server.mails] == [["a@example.com"]]
 
 
-def test_if_all_are_refused_it_is_tried_again_when_somebody_may_have_repaired_it():
+def test_if_all_are_refused_it_is_tried_again_when_another_may_have_repaired_it():
     with mail_server() as server:
         server.refused = {"team@example.com": "550 unknown"}
         failed = failure(channel(server))

@@ -103,7 +103,7 @@ def test_comments_can_all_go_to_one_issue(forge):
     assert is_open(fake.issues[0])
 
 
-def test_an_issue_that_is_not_there_is_for_somebody_to_repair(forge):
+def test_an_issue_that_is_not_there_is_for_another_to_repair(forge):
     _, channel = forge
     with pytest.raises(NotifyError, match="404") as caught:
         channel(issue=99).send(message())

@@ -44,7 +44,7 @@ def test_what_a_bad_answer_means(status, retry, after_s):
     assert failed.problem.message.endswith(": no wonder")
 
 
-def test_a_receiver_that_asks_for_a_pause_is_heard():
+def test_a_receiver_that_requests_a_pause_is_heard():
     dated = Reply(503, {"Retry-After": "Fri, 02 Jan 2026 03:05:00 GMT"})
     used_up = Reply(403, {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": str(int(NOW) + 90)})
     with receiving(Reply(429, {"Retry-After": "17"}), dated, used_up) as receiver:
@@ -57,7 +57,7 @@ def test_a_receiver_that_asks_for_a_pause_is_heard():
      ({"retry-after": "Thu, 01 Jan 2026 00:00:00 GMT"}, 0.0), ({"x-ratelimit-remaining": "5"}, None),
      ({"ratelimit-remaining": "0", "ratelimit-reset": str(NOW + 5)}, 5.0), ({"x-ratelimit-remaining": "0"}, None)],
 )  # fmt: skip
-def test_how_long_is_asked_for(headers, wait_s):
+def test_how_long_is_requested(headers, wait_s):
     assert asked_wait_s(headers, NOW) == wait_s
 
 
@@ -70,7 +70,7 @@ def test_a_redirect_is_refused_and_nothing_is_sent_there(status):
 
 
 @pytest.mark.parametrize("how", ["close", "hang", "trickle"])
-def test_whoever_does_not_answer_is_asked_again_later(how):
+def test_one_that_does_not_answer_is_asked_again_later(how):
     with receiving(how) as receiver:
         began = time.monotonic()
         failed = failure(receiver.url, 0.5)

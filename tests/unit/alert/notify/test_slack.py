@@ -18,7 +18,7 @@ def sent(alert=ALERT, **more):
     return receiver.received[0].document()
 
 
-def test_numbers_with_their_interval_the_cause_and_a_link_are_told():
+def test_numbers_with_their_interval_the_cause_and_a_link_are_reported():
     document = sent()
     assert document["text"] == "[warning] ttft_ms.p99 of chat capacity is worse"
     (attachment,) = document["attachments"]
@@ -38,7 +38,7 @@ def test_what_is_over_is_green():
     assert document["attachments"][0]["color"] == "#176f33"
 
 
-def test_another_conversation_and_name_are_asked_for():
+def test_another_conversation_and_name_are_requested():
     document = sent(channel="#perf", username="assay")
     assert (document["channel"], document["username"]) == ("#perf", "assay")
 

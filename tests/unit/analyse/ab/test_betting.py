@@ -56,7 +56,7 @@ def test_the_last_of_the_winnings_is_what_is_owned(found):
     assert [won(found[: end + 1]) for end in range(len(found))] == pytest.approx(path.tolist(), abs=1e-9)
 
 
-def test_six_blocks_are_the_fewest_that_tell_and_do():
+def test_six_blocks_are_the_fewest_that_report_and_do():
     assert fewest_blocks() == 6
     assert won([0.3] * 5) < LIMIT
     assert won([0.3, 0.31, 0.29, 0.3, 0.32, 0.28]) >= LIMIT
@@ -73,7 +73,7 @@ def test_one_disturbed_block_does_not_ruin_the_others():
 
 @pytest.mark.simulated
 @pytest.mark.parametrize("kind", NOISE)
-def test_equal_sides_are_told_apart_at_most_once_in_twenty_at_any_look(kind):
+def test_equal_sides_are_distinguished_at_most_once_in_twenty_at_any_look(kind):
     """Looked at after each of 60 blocks, with drift, memory, heavy tails and steps of a clock."""
     rng = np.random.default_rng(20_261_115)
     tries = 1000

@@ -48,7 +48,7 @@ def test_few_pairs_say_that_they_are_few():
     assert not told.is_final
 
 
-def test_what_cannot_be_told_says_how_many_more_pairs_would():
+def test_what_cannot_be_decided_says_how_many_more_pairs_would():
     told = decide("latency_ms", "ms", "lower", experiment(0.005, blocks=12), smallest=0.01)
     assert told.answer == "cannot tell"
     assert told.interval.low < 0 < told.interval.high
@@ -70,7 +70,7 @@ def test_it_ends_where_any_difference_is_too_small_to_matter():
     assert not decide("latency_ms", "ms", "lower", experiment(0.0, blocks=30, spread=0.005)).is_final
 
 
-def test_a_difference_below_the_one_of_interest_is_told_and_said_to_be_small():
+def test_a_difference_below_the_one_of_interest_is_reported_and_said_to_be_small():
     told = decide("latency_ms", "ms", "lower", experiment(0.004, blocks=40, spread=0.002), smallest=0.01)
     assert told.differs
     assert told.alike
@@ -149,7 +149,7 @@ def test_the_middle_of_differences_moves_with_them(values):
 
 @pytest.mark.simulated
 @pytest.mark.parametrize("kind", ["heavy tails", "memory 0.6"])
-def test_a_against_a_is_not_told_apart_in_95_of_100(kind):
+def test_a_against_a_is_not_distinguished_in_95_of_100(kind):
     """As `ab` asks, up to 40 pairs, with the smallest difference of interest at 1 %."""
     tries, wrong = 100, 0
     for seed in range(tries):
@@ -163,7 +163,7 @@ def test_a_against_a_is_not_told_apart_in_95_of_100(kind):
 
 
 @pytest.mark.simulated
-def test_what_is_there_is_told_and_in_the_right_direction():
+def test_what_is_there_is_reported_and_in_the_right_direction():
     answers = []
     for seed in range(100):
         pairs = experiment(0.03, blocks=20, spread=0.02, seed=seed, kind="memory 0.6")

@@ -90,7 +90,7 @@ def test_steady_drift_falls_out_of_every_block(seed, drift, effect):
     assert second_against_first(pairs, LOG) == pytest.approx([drift] * 6, abs=1e-9)
 
 
-def test_order_that_matters_is_told_with_its_size():
+def test_order_that_matters_is_reported_with_its_size():
     rng = np.random.default_rng(5)
     slower = np.tile([0.0, 0.05], 24)  # every second run
     noise = slower + rng.normal(0, 0.01, 48)

@@ -41,7 +41,7 @@ def test_an_exact_boundary_is_decided_wrongly_as_rarely_as_promised() -> None:
     assert answers.count(False) / 400 <= 0.14
 
 
-def test_slow_requests_that_come_in_bunches_tell_less() -> None:
+def test_slow_requests_that_come_in_bunches_report_less() -> None:
     scattered, bunched = mixed(20, 1000), np.full(1000, 50.0)
     bunched[400:420] = 200.0
     assert judge(outcome(scattered), LIMIT)[0] is False

@@ -78,7 +78,7 @@ def test_a_service_that_always_misses_has_no_capacity() -> None:
     assert len(found.outcomes) == 2  # once more before it is believed
 
 
-def test_what_cannot_be_told_is_not_claimed() -> None:
+def test_what_cannot_be_decided_is_not_claimed() -> None:
     """Forty requests a probe never back a p99.9."""
     done, _ = search_with(level(), {"e2e_ms.p99_9": 100.0}, highest=4.0)
     assert done.capacity is None
@@ -130,7 +130,7 @@ def test_falling_fit(score, fitted) -> None:
     assert falling_fit(np.array(score, dtype=float), np.ones(len(score))) == pytest.approx(fitted)
 
 
-def test_the_same_rate_is_asked_for_longer_where_it_cannot_be_told() -> None:
+def test_the_same_rate_is_requested_longer_where_it_cannot_be_decided() -> None:
     history = [
         told(1.0, True),
         told(4.0, True),

@@ -69,7 +69,7 @@ def test_enough_samples(job, outcome, values, passed) -> None:
 
 
 @pytest.mark.parametrize(("taken", "passed"), [(10, True), (9, False)])
-def test_enough_samples_where_their_number_was_asked_for(job, outcome, taken, passed) -> None:
+def test_enough_samples_where_their_number_was_requested(job, outcome, taken, passed) -> None:
     asked = job(measure={"until": {"samples": 10}})
     found = _check(asked, [outcome(0, np.ones(10)), outcome(1, np.ones(taken))], "enough samples")
     assert found.passed is passed
@@ -104,7 +104,7 @@ def test_steady_state(job, outcome, drifting, passed) -> None:
     assert f"{drifting if not passed else 5 - drifting} of 5 runs" in found.detail
 
 
-def test_steady_state_of_few_samples_cannot_be_told(job, outcome) -> None:
+def test_steady_state_of_few_samples_cannot_be_decided(job, outcome) -> None:
     assert _check(job(), [outcome(0, np.ones(10))], "steady state reached").passed is None
 
 
@@ -217,7 +217,7 @@ def test_a_run_that_refused_another_device_fails_the_device_check(job, outcome) 
     assert "CUDAExecutionProvider" in found.detail
 
 
-def test_a_program_asks_for_no_device(job, outcome) -> None:
+def test_a_program_requests_no_device(job, outcome) -> None:
     found = _check(job(target=PROGRAM), [outcome(0, device=None)], "requested device used")
     assert found.passed is None
 
@@ -239,7 +239,7 @@ def test_verdict_of_one_failed_check(name) -> None:
     assert verdict_of(checks) == ("invalid" if name in INVALIDATING else "suspect")
 
 
-def test_checks_that_cannot_be_told_leave_a_result_valid() -> None:
+def test_checks_that_cannot_be_decided_leave_a_result_valid() -> None:
     assert verdict_of([Check("a", None, ""), Check("b", True, "")]) == "valid"
 
 

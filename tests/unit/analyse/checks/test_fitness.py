@@ -77,7 +77,7 @@ def test_without_a_state_the_question_is_left_out(ask, name):
     assert ask(name, {"before": {"load_average": [1.0]}, "after": None}) is None
 
 
-def test_a_virtual_machine_is_not_asked_for_its_clock(ask):
+def test_a_virtual_machine_is_not_requested_its_clock(ask):
     bare = changed(processor=None, clock=None)
     for name in ("governor set for speed", "turbo off or steady", "clock source steady"):
         assert ask(name, around(bare, bare)) is None
@@ -225,7 +225,7 @@ def test_far_from_its_history(ask):
     ("after_ms", "drift_pct", "passed"),
     [(100.0, 30.0, None), (100.0, 90.0, False), (134.0, 30.0, None), (136.0, 30.0, False)],
 )
-def test_a_history_that_is_too_wild_tells_nothing(ask, after_ms, drift_pct, passed):
+def test_a_history_that_is_too_wild_reports_nothing(ask, after_ms, drift_pct, passed):
     wild = {"history": {"entries": 9, "integer": {"median_ms": 100.0, "band_pct": 80.0, "drift_pct": drift_pct}}}
     after = changed(control={**wild, "integer_ms": after_ms})
     found = ask("control workload steady", around(changed(control=wild), after))
@@ -279,7 +279,7 @@ def seen(**parts):
         ("cpu", {"cpu": ("thermal",)}, False),
     ],
 )
-def test_throttling_that_was_seen_from_the_side(ask, outcome, device, throttled, passed):
+def test_throttling_that_was_in_telemetry(ask, outcome, device, throttled, passed):
     one = outcome(0)
     one = replace(one, result=replace(one.result, window=replace(one.result.window, throttle_events=None)))
     found = ask("clocks not throttled", {}, one=one, seen=seen(throttled=throttled), device=device)
@@ -288,7 +288,7 @@ def test_throttling_that_was_seen_from_the_side(ask, outcome, device, throttled,
     assert passed is not False or "in run 1" in found.detail
 
 
-def test_events_of_the_kernel_and_reasons_of_the_gpu_are_told_together(ask, outcome):
+def test_events_of_the_kernel_and_reasons_of_the_gpu_are_reported_together(ask, outcome):
     one = outcome(0)
     one = replace(one, result=replace(one.result, window=replace(one.result.window, throttle_events=2)))
     found = ask("clocks not throttled", {}, one=one, seen=seen(throttled={"gpu:0": ("power cap",)}), device="cuda")
@@ -296,7 +296,7 @@ def test_events_of_the_kernel_and_reasons_of_the_gpu_are_told_together(ask, outc
     assert "power cap" in found.detail
 
 
-def test_what_a_board_told_before_and_after_counts_where_nobody_looked_meanwhile(ask):
+def test_what_a_board_reported_before_and_after_counts_where_nothing_was_sampled_meanwhile(ask):
     hot = changed(gpus=[{**BOARD, "throttle": ["thermal, by hardware"]}])
     found = ask("clocks not throttled", around(after=hot), device="cuda")
     assert found.passed is False

@@ -74,7 +74,7 @@ def test_an_objective_on_a_mean_is_doubted_with_the_interval_of_the_means(measur
 
 
 @pytest.mark.parametrize(("limit", "passed"), [(1.05, True), (1.0, None), (0.95, False)])
-def test_a_percentile_close_to_its_limit_cannot_be_told(measured, limit, passed) -> None:
+def test_a_percentile_close_to_its_limit_cannot_be_decided(measured, limit, passed) -> None:
     """The limit beside, and on, the true p99 of latencies that nobody can tell apart from so few samples."""
     rng = np.random.default_rng(1)
     runs = [np.exp(0.05 * rng.standard_normal(3000)) for _ in range(5)]

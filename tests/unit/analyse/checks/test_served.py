@@ -91,7 +91,7 @@ def test_drifting_lengths_of_prompts_are_not_a_drifting_service(job) -> None:
         ({"loop_lag_ms": 3.0}, "away from the network for 3 ms"),
     ],
 )
-def test_a_saturated_client_is_told_by_what_saturates_it(job, metrics, told) -> None:
+def test_a_saturated_client_is_reported_by_what_saturates_it(job, metrics, told) -> None:
     found = judged(job, metrics=metrics)
     client = check(found, "client below its own ceiling")
     assert (found.verdict, client.passed) == ("suspect", False)
@@ -227,7 +227,7 @@ def test_a_load_that_changes_has_no_steady_state(job) -> None:
 
 
 @pytest.mark.parametrize(("host", "passed"), [("127.0.0.1:8000", None), ("localhost", None), ("llm.example.com", True)])
-def test_an_endpoint_here_cannot_be_told_from_other_programs(job, host, passed) -> None:
+def test_an_endpoint_here_cannot_be_decided_from_other_programs(job, host, passed) -> None:
     found = judged(job, definition={"target": {**ENDPOINT, "endpoint": f"http://{host}/v1"}})
     assert check(found, "machine quiet").passed is passed
 
@@ -250,7 +250,7 @@ def test_lengths_are_compared_request_by_request_where_they_were_kept(job) -> No
     ("load", "judged_metric"),
     [({"rate": 100.0}, "itl_ms"), ({"concurrency": 16}, "goodput_per_s"), ({"rate": "search"}, "capacity_per_s")],
 )
-def test_the_spread_between_runs_is_that_of_what_was_asked_for(job, load, judged_metric) -> None:
+def test_the_spread_between_runs_is_that_of_what_was_requested(job, load, judged_metric) -> None:
     one, two, three = (
         answers(run, metrics={"goodput_per_s": 90.0 + 9 * run, "capacity_per_s": 50.0 + 10 * run}) for run in range(3)
     )

@@ -73,7 +73,7 @@ def test_invalid_and_failed_results_are_never_compared(result, anyway) -> None:
         assert {one.answer for one in compare_jobs(*pair, anyway=anyway)} == {"cannot tell"}
 
 
-def test_models_are_told_apart_by_content_not_by_path(result) -> None:
+def test_models_are_distinguished_by_content_not_by_path(result) -> None:
     def with_digest(job, digest: str):
         runs = tuple(replace(run, facts={"model": {"sha256": digest}}) for run in job.runs)
         return replace(job, runs=runs)

@@ -100,13 +100,13 @@ def test_prices_and_needs_make_no_difference(result) -> None:
          "the second result was measured with changes that are not committed"),
     ],
 )  # fmt: skip
-def test_what_may_explain_a_change_is_told_and_forbids_nothing(result, left, right, sentence) -> None:
+def test_what_may_explain_a_change_is_reported_and_forbids_nothing(result, left, right, sentence) -> None:
     a, b = result(*SAME, **left), result(*SAME, **right)
     assert sentence in warnings(a, b)
     assert not_comparable(a, b) == ()
 
 
-def test_a_suspect_result_is_told_with_its_reason(result) -> None:
+def test_a_suspect_result_is_reported_with_its_reason(result) -> None:
     doubted = replace(result(*SAME), verdict="suspect", checks=(Check("machine quiet", False, "others took 14 %"),))
     assert warnings(result(*SAME), doubted) == ("the second result is suspect: machine quiet: others took 14 %",)
     both = replace(doubted, checks=doubted.checks * 3)
@@ -118,7 +118,7 @@ def controlled(took: float, version: int = 1) -> dict:
     return on({}, before={"fitness": {"control": {"version": version, "integer_ms": took, "memory_ms": 7.0}}})
 
 
-def test_a_machine_that_itself_became_slower_is_told(result) -> None:
+def test_a_machine_that_itself_became_slower_is_reported(result) -> None:
     found = warnings(result(*SAME, **controlled(10.0)), result(*SAME, **controlled(11.0)))
     assert found == (
         "the machine itself moved: the control workload took +10 % around the second result (integer loop)",

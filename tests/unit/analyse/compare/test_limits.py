@@ -71,7 +71,7 @@ def test_a_red_line_says_what_one_baseline_result_does_not_tell(result, stats) -
     assert "one result" not in judged(drafted(result, stats, [BASE] * 5, times(1.2))).because
 
 
-def test_a_wide_interval_cannot_tell_and_says_what_would(result, stats) -> None:
+def test_a_wide_interval_cannot_report_and_says_what_would(result, stats) -> None:
     one = judged(drafted(result, stats, (10.0, 12.0, 8.0), (10.5, 12.9, 8.3)))
     assert one.answer == "cannot tell"
     assert one.because.startswith("the change may be none, or worse by more than 5.0 %; ")
@@ -98,7 +98,7 @@ def test_what_only_many_looks_make_doubtful_says_so(result, stats) -> None:
         (BASE, times(1.2), {"better": None}, "which direction is better was not declared"),
     ],
 )
-def test_what_cannot_be_told_at_all(result, stats, old, new, more, words) -> None:
+def test_what_cannot_be_decided_at_all(result, stats, old, new, more, words) -> None:
     line = judged(drafted(result, stats, old, new, **more))
     assert line.answer == "cannot tell"
     assert line.because.startswith(words)

@@ -128,7 +128,7 @@ def test_swapping_the_sides_swaps_the_answer(left, right) -> None:
 
 @pytest.mark.simulated
 @pytest.mark.parametrize("effect", [0.015, 0.02, 0.03])
-def test_the_runs_that_are_named_tell_four_times_in_five(effect) -> None:
+def test_the_runs_that_are_named_report_four_times_in_five(effect) -> None:
     seen = RelativeChange(np.log1p(effect), 0.02 * np.sqrt(2 / 3), 4.0, logarithmic=True, base=1.0)
     needed = runs_to_decide(seen, 3, 0.95)
     assert needed is not None

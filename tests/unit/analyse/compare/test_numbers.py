@@ -43,7 +43,7 @@ def test_other_statistics_are_known_over_all_runs_or_by_their_samples(result) ->
     assert reading_of(job, replace(stats, p99=None), "latency_ms", "p99") is None
 
 
-def test_a_score_is_told_by_its_mean(stats) -> None:
+def test_a_score_is_reported_by_its_mean(stats) -> None:
     score = stats(0.5, 0.6, unit="", better="higher", name="recall")
     assert reading_of(None, score, "recall", "mean").runs == (0.5, 0.6)
     assert reading_of(None, score, "recall", "median").runs == ()

@@ -59,7 +59,7 @@ def test_two_single_jobs_match_whatever_their_points(base) -> None:
     assert [(names(pair.a), names(pair.b)) for pair in found.pairs] == [(["a"], ["b"])]
 
 
-def test_unusable_and_unlike_results_are_left_out_and_told(result) -> None:
+def test_unusable_and_unlike_results_are_left_out_and_reported(result) -> None:
     good, other = result(*SAME), result(*SAME, workload={"batch": 8})
     failed = replace(result(*SAME), state="failed")
     found = pool(JobMatch((failed, good, other, good), (result(*SLOWER),)))
@@ -108,7 +108,7 @@ def answers(a, b, **how) -> dict:
     return {one.metric: one for one in compare_pool(pool(JobMatch((a,), (b,)), **how)).lines}
 
 
-def test_a_change_that_is_no_larger_than_the_machines_own_cannot_be_told(result) -> None:
+def test_a_change_that_is_no_larger_than_the_machines_own_cannot_be_decided(result) -> None:
     """As seen on a shared machine: the control workload took 39 % less, and the job 37 % less."""
     a, b = result(*SAME, **controlled(10.0)), result(*(0.63 * one for one in SAME), **controlled(6.1))
     one = answers(a, b)["latency_ms"]
@@ -119,7 +119,7 @@ def test_a_change_that_is_no_larger_than_the_machines_own_cannot_be_told(result)
     assert one.change.high < 0
 
 
-def test_a_change_that_is_larger_than_the_machines_own_is_told(result) -> None:
+def test_a_change_that_is_larger_than_the_machines_own_is_reported(result) -> None:
     a, b = result(*SAME, **controlled(10.0)), result(*(0.5 * one for one in SAME), **controlled(6.1))
     assert answers(a, b)["latency_ms"].answer == "better"
     assert answers(a, result(*SLOWER, **controlled(10.3)))["latency_ms"].answer == "worse"

@@ -22,7 +22,7 @@ def test_one_result_against_one_is_welch_between_runs() -> None:
 
 
 @pytest.mark.parametrize(("a", "b"), [((1.0,), (1.0, 1.1)), ((1.0, 1.1), (1.2,))])
-def test_a_single_run_on_a_side_tells_no_spread(a, b) -> None:
+def test_a_single_run_on_a_side_reports_no_spread(a, b) -> None:
     assert change_between_results([reading(*a)], [reading(*b)]) is None
 
 

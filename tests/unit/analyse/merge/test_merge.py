@@ -185,7 +185,7 @@ def test_answers_to_requests_of_the_warm_up_count_where_they_end():
     assert cold.metrics["throughput_per_s"] == pytest.approx(30.0)
 
 
-def test_the_worst_client_and_the_busiest_machine_are_told():
+def test_the_worst_client_and_the_busiest_machine_are_reported():
     run = merged(Machine(0), Machine(1)).result
     assert (run.metrics["client_cpu_pct"], run.metrics["client_ceiling_pct"]) == (11.0, 6.0)
     assert run.window.others_cpu_s / (run.window.wall_s * run.window.cores) == pytest.approx(0.04)
@@ -224,7 +224,7 @@ def test_goodput_of_all_machines_is_never_above_their_throughput():
     assert run.metrics["throughput_per_s"] < run.metrics["offered_per_s"]
 
 
-def test_a_part_that_ended_early_is_told():
+def test_a_part_that_ended_early_is_reported():
     saturated = Machine(1, length_s=2.5)
     saturated.facts = {"load": {"stopped": "saturated: the service fell behind for good"}}
     run = merged(Machine(0), saturated).result
@@ -244,7 +244,7 @@ def test_parts_that_hardly_overlap_are_not_merged():
     )
 
 
-def test_a_missing_a_failed_and_an_old_part_are_told_apart():
+def test_a_missing_a_failed_and_an_old_part_are_distinguished():
     whole, failed = Machine(0).run(), Machine(1).run(error=Failure("crashed", "it crashed", try_="look"))
     assert merge_run(job(), 0, [whole]).result.error.message == "there is no run of host 1 of 2"
     error = merge_run(job(), 0, [whole, failed]).result.error

@@ -59,7 +59,7 @@ def families(chance, others):
     return one, among.reports[0].findings[0], among
 
 
-def test_a_weak_finding_among_many_is_doubted_and_stays_so_when_it_is_looked_at_alone():
+def test_a_weak_finding_among_many_is_doubted_and_stays_so_when_it_is_checked_alone():
     raw, judged, among = families(0.004, 999)
     told, doubt = believed(raw, judged, among, None, None)
     assert told.answer == "cannot tell"
@@ -78,7 +78,7 @@ def test_a_doubt_ends_with_better_evidence():
     assert (told.answer, left) == ("worse", None)
 
 
-def test_what_was_believed_stays_believed_when_more_series_are_looked_at():
+def test_what_was_believed_stays_believed_when_more_series_are_checked():
     raw, judged, alone = families(0.004, 0)
     told, doubt = believed(raw, judged, alone, None, None)
     assert (told.answer, doubt) == ("worse", None)
@@ -120,7 +120,7 @@ def test_what_turns_up_in_one_of_many_looks_is_believed_if_it_stands_or_is_clear
 
 
 @pytest.mark.simulated
-def test_series_that_are_looked_at_after_each_result_give_few_false_alarms():
+def test_series_that_are_checked_after_each_result_give_few_false_alarms():
     """Sixty series without a change, looked at forty times; the level alone would let ten of them cry."""
     rng = np.random.default_rng(11)
     raised = believed_ones = 0

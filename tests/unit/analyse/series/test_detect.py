@@ -287,7 +287,7 @@ def test_any_numbers_give_a_report_that_json_can_hold(values) -> None:
     json.dumps(report.record(), allow_nan=False)
 
 
-def test_a_record_says_everything_that_is_asked_for() -> None:
+def test_a_record_says_everything_that_is_requested() -> None:
     labels = tuple(f"night {number}" for number in range(POINTS))
     (one,) = detect(Series(raised(1, (80, 10.0)), "lower", labels=labels)).findings
     record = json.loads(json.dumps(one.record()))

@@ -141,7 +141,7 @@ def test_what_is_not_known_is_absent():
     assert "doubts" not in context(result(None, 1))
 
 
-def test_images_are_told_by_digest_where_a_run_read_one():
+def test_images_are_reported_by_digest_where_a_run_read_one():
     service = {"name": "llm", "image": "x:1", "image_digest": "sha256:ab"}
     told = result(10.0, 1, definition={"services": {"llm": {"image": "x:1"}}})
     assert context(told)["image"] == "x:1"
@@ -149,7 +149,7 @@ def test_images_are_told_by_digest_where_a_run_read_one():
     assert context(replace(told, runs=runs))["image"] == "sha256:ab"
 
 
-def test_data_is_told_by_the_digest_of_what_was_fed():
+def test_data_is_reported_by_the_digest_of_what_was_fed():
     told = result(10.0, 1)
 
     def fed(digest):

@@ -75,7 +75,7 @@ def test_noise_without_a_burst_has_none() -> None:
     assert seen <= 3
 
 
-def test_the_louder_side_is_told_from_an_equal_one() -> None:
+def test_the_louder_side_is_distinguished_from_an_equal_one() -> None:
     values = np.random.default_rng(4).standard_normal(120)
     assert louder_side(values, np.ones(120), [100]) is None
     values[100:] *= 6
@@ -84,7 +84,7 @@ def test_the_louder_side_is_told_from_an_equal_one() -> None:
     assert 2 < factor < 10
 
 
-def test_counts_tell_rare_values_from_a_change() -> None:
+def test_counts_report_rare_values_from_a_change() -> None:
     rare = np.zeros(100)
     rare[[10, 50, 98, 99]] = 1
     changed = np.zeros(100)

@@ -28,7 +28,7 @@ def test_a_clearer_change_is_never_more_likely_by_chance(limits, count, memory, 
 
 @LIMITS
 @given(st.integers(60, 2000), st.floats(0, 0.9), st.floats(0, 0.3), st.floats(0, 40))
-def test_memory_asks_for_a_clearer_change(limits, count, memory, more, score) -> None:
+def test_memory_requests_a_clearer_change(limits, count, memory, more, score) -> None:
     assert limits.chance(score, count, memory + more) >= limits.chance(score, count, memory) * (1 - 1e-9)
 
 

@@ -79,7 +79,7 @@ def test_the_difference_has_both_values_and_says_how_often_it_changes_anyway():
     assert set(by_name) == {"driver", "commit"}
 
 
-def test_a_machine_that_became_slower_is_told_by_its_control_workload():
+def test_a_machine_that_became_slower_is_reported_by_its_control_workload():
     _, found = explained(lambda n: {"commit": commit(after(n)), "control": 0.05 * after(n)})
     assert found.cause == "machine"
     assert "control workload moved too (+5" in found.because[0]

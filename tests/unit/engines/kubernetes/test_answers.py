@@ -48,7 +48,7 @@ def test_a_refusal_has_a_code_and_the_servers_own_words(code, message, expected)
     assert isinstance(caught.value, Expired) == (code == 410)
 
 
-def test_an_answer_that_is_no_document_is_told():
+def test_an_answer_that_is_no_document_is_reported():
     with pytest.raises(MeasureError, match="no document"):
         document_of(Answer(200, b"<html>"), "a", "b")
     with pytest.raises(MeasureError, match="bad gateway"):
@@ -85,7 +85,7 @@ def test_the_server_says_when_to_ask_again(given, waits):
     assert retry_after(given, 0.5) == waits
 
 
-def test_a_command_that_failed_is_told_with_its_last_words():
+def test_a_command_that_failed_is_reported_with_its_last_words():
     refuse_failed("tar", "p", b'{"status": "Success"}', b"warning", "a")
     failed = json.dumps({"status": "Failure", "message": "command terminated with exit code 2"}).encode()
     with pytest.raises(MeasureError, match="exit code 2; it wrote: no such file") as caught:

@@ -8,7 +8,7 @@ from assay.spec.benchmark import Needs
 from assay.spec.kubernetes import Pod
 
 
-def test_needs_are_asked_for_where_the_section_is_silent():
+def test_needs_are_requested_where_the_section_is_silent():
     resources = pod_resources(Pod(), Needs(cpus=4, memory=2**30, gpus=1))
     assert resources.section() == {
         "requests": {"cpu": "4", "memory": str(2**30), "nvidia.com/gpu": "1"},
@@ -18,7 +18,7 @@ def test_needs_are_asked_for_where_the_section_is_silent():
     assert (own.cpus, own.memory, own.gpus) == (8.0, 2**31, 2)
 
 
-def test_nothing_is_asked_for_where_nothing_is_needed():
+def test_nothing_is_requested_where_nothing_is_needed():
     assert pod_resources(Pod(), Needs()).section() == {}
     assert PodResources() == pod_resources(Pod(), Needs())
 

@@ -51,7 +51,7 @@ def test_a_cluster_is_found_as_kubectl_finds_it(server, client):
     assert "(there is test)" in str(caught.value)
 
 
-def test_no_kubeconfig_is_told(tmp_path, monkeypatch):
+def test_no_kubeconfig_is_reported(tmp_path, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nowhere"))
     with pytest.raises(UsageError, match="nothing says how to enter a cluster") as caught:
         connect()
@@ -84,7 +84,7 @@ def test_objects_are_made_found_changed_and_removed(client, kind):
     assert client.patch(kind, "x", {}) is None
 
 
-def test_whoever_asks_again_makes_nothing_twice(client):
+def test_who_asks_again_makes_nothing_twice(client):
     first, second = client.create(thing()), client.create(thing())
     assert uid_of(first) == uid_of(second)
     with pytest.raises(MeasureError, match="belongs to campaign c1") as caught:
@@ -108,7 +108,7 @@ def test_a_long_list_comes_whole(client, monkeypatch):
     assert listed.version
 
 
-def test_a_watch_tells_what_happens_after_a_moment(client):
+def test_a_watch_reports_what_happens_after_a_moment(client):
     client.create(thing("before"))
     since = client.list("ConfigMap").version
     client.create(thing("a"))
@@ -118,7 +118,7 @@ def test_a_watch_tells_what_happens_after_a_moment(client):
     assert [(one.what, name_of(one.item)) for one in heard] == [("ADDED", "a"), ("DELETED", "a")]
 
 
-def test_a_watch_from_too_long_ago_is_told_apart(server, client):
+def test_a_watch_from_too_long_ago_is_distinguished(server, client):
     since = client.list("ConfigMap").version
     client.create(thing("a"))
     server.objects.compact()
@@ -213,7 +213,7 @@ def test_after_a_silence_a_refusal_counts_as_silence_for_a_while(server, client)
         assert caught.value.problem.code == "kubernetes-forbidden"
 
 
-def test_a_wrong_token_is_told(server):
+def test_a_wrong_token_is_reported(server):
     server.token = "another"
     with pytest.raises(MeasureError) as caught:
         connect().list("Pod")
@@ -226,7 +226,7 @@ def test_a_request_that_is_wrong_is_refused_in_the_servers_words(client):
     assert caught.value.problem.code == "kubernetes-refused"
 
 
-def test_rights_are_asked_for_one_by_one(server, client):
+def test_rights_are_requested_one_by_one(server, client):
     server.denied.add(("create", "pods/exec"))
     rights = [Right("create", "jobs.batch"), Right("create", "pods/exec"), Right("get", "pods/log")]
     assert list(client.may(rights).values()) == [True, False, True]
@@ -246,7 +246,7 @@ def test_a_log_comes_as_it_is_written(server, client):
     assert query_sent == {"container": "job", "sinceSeconds": "2", "timestamps": "true"}
 
 
-def test_a_log_that_has_not_begun_is_empty_and_one_of_nobody_is_told(server, client):
+def test_a_log_that_has_not_begun_is_empty_and_one_of_nobody_is_notified(server, client):
     server.objects.create("pods", "bench", thing("p", "Pod"))
 
     def logs(_pod, _query):
@@ -278,7 +278,7 @@ def test_a_command_runs_in_a_pod_and_gives_back_every_byte(server, client):
     assert caught.value.problem.code == "kubernetes-exec"
 
 
-def test_a_command_that_may_not_be_run_is_told(server, client):
+def test_a_command_that_may_not_be_run_is_reported(server, client):
     server.objects.create("pods", "bench", thing("p", "Pod"))
     server.denied.add(("create", "pods/exec"))
     with pytest.raises(MeasureError) as caught:

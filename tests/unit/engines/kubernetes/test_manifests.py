@@ -79,7 +79,7 @@ def test_a_job_is_one_pod_that_is_never_tried_twice():
     assert "activeDeadlineSeconds" not in pod
 
 
-def test_newer_servers_are_told_more():
+def test_newer_servers_get_more_fields():
     _, _, (job,) = made({"keep": "2h"})
     spec = job["spec"]
     assert spec["ttlSecondsAfterFinished"] == 7200
@@ -112,7 +112,7 @@ def test_no_two_measuring_pods_share_a_node_unless_the_file_lets_them():
     assert job["spec"]["template"]["metadata"]["labels"]["assay/measures"] == "yes", "others still keep away from it"
 
 
-def test_everything_that_can_be_asked_for_stands_where_kubernetes_reads_it():
+def test_everything_that_can_be_requested_stands_where_kubernetes_reads_it():
     _, _, (job,) = made(
         {
             "pull": "never",
@@ -175,7 +175,7 @@ def test_shared_memory_without_a_limit_has_none():
     assert {"name": "shm", "emptyDir": {"medium": "Memory"}} in pod_of(job)["volumes"]
 
 
-def test_a_pod_is_told_where_its_documents_are_and_who_it_is():
+def test_a_pod_knows_where_its_documents_are_and_who_it_is():
     _, _, (job,) = made({"env": {"MODE": "a$b $(c)"}}, files=["assay-c0ffee12-file-1"])
     told = environment(job)
     assert (told["ASSAY_POD_JOB"], told["ASSAY_POD_WORK"], told["ASSAY_POD_FILES"]) == (
@@ -219,7 +219,7 @@ def test_the_document_is_the_job_itself():
         document(setting, replace(submission, job=long))
 
 
-def test_services_are_reached_by_their_names_or_as_told():
+def test_services_are_reached_by_their_names_or_as_set():
     services = {"llm": {"command": "serve", "port": 9000}, "db": {"command": "db"}}
     target = {"service": "llm", "api": "openai-chat", "model": "m"}
     setting, submission, _ = made(services=services, target=target, load={"concurrency": 8, "duration": "4s"})
@@ -313,7 +313,7 @@ def test_an_older_server_gets_a_job_for_each_rank_with_the_same_names():
     assert [environment(job)["RANK"] for job in jobs] == ["$(ASSAY_POD_RANK)"] * 2
 
 
-def test_the_first_of_several_finds_the_others_as_mpirun_looks_for_them():
+def test_the_first_of_several_finds_the_others_as_mpirun_searches_them():
     distributed = {"pods": 2, "launch": "first", "others": "/usr/sbin/sshd -D"}
     setting, submission, (job,) = made({"distributed": distributed})
     told = environment(job)

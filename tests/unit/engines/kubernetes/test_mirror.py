@@ -87,7 +87,7 @@ def test_it_lists_once_and_then_watches():
     assert one.poll(1.0) == 0
 
 
-def test_a_watch_that_was_cut_goes_on_where_it_was():
+def test_a_watch_that_was_cut_continues_where_it_was():
     server = Server()
     one, heard = mirror(server)
     one.poll(1.0)
@@ -103,7 +103,7 @@ def test_a_watch_that_was_cut_goes_on_where_it_was():
     assert server.lists == 1, "nothing had to be listed again"
 
 
-def test_what_the_server_forgot_is_listed_again_and_told_once():
+def test_what_the_server_forgot_is_listed_again_and_reported_once():
     server = Server()
     one, heard = mirror(server)
     server.put("a")

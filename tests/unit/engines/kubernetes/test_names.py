@@ -83,7 +83,7 @@ def test_a_campaign_is_found_by_its_labels():
     assert names.of_campaign("c0ffee12", role="job").endswith(",assay/role=job")
 
 
-def test_an_object_of_somebody_else_is_not_taken_for_ours():
+def test_an_object_of_another_else_is_not_taken_for_ours():
     wanted = {"kind": "Job", "metadata": {"name": "x", "labels": Part("c1", "job").labels()}}
     names.refuse_foreign(wanted, wanted)
     for labels in (Part("c2", "job").labels(), {}, {"assay/campaign": "c1"}):

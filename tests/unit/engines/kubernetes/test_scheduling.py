@@ -69,7 +69,7 @@ TAINT = "node(s) had taint {node-role.kubernetes.io/master: }, that the pod didn
          "uncordon"),
     ],
 )  # fmt: skip
-def test_the_reasons_are_told_apart(message, reasons, outlook, hint):
+def test_the_reasons_are_distinguished(message, reasons, outlook, hint):
     found = unplaced(message)
     assert list(found.reasons) == reasons
     assert found.outlook == outlook

@@ -65,7 +65,7 @@ def test_a_service_without_an_image_runs_in_ours():
     assert container({"llm": {"command": "x", "image": "llm:1"}}, kubernetes=each)["image"] == "own:2"
 
 
-def test_services_are_told_where_they_and_the_others_listen():
+def test_services_know_where_they_and_the_others_listen():
     services = {
         "llm": {"command": "serve --host {host} --port {port} --db {host:db}:{port:db} --literal $(HOME)"},
         "db": {"command": "db", "port": 5432, "env": {"LISTEN": "{host}:{port}"}},
@@ -158,7 +158,7 @@ FETCH = [
 ]  # fmt: skip
 
 
-def test_files_of_a_service_are_fetched_before_it_starts_and_lie_where_it_looks_for_them():
+def test_files_of_a_service_are_fetched_before_it_starts_and_lie_where_it_searches_them():
     secrets = {"HF": "hub/token", "OTHER": "hub/other"}
     kubernetes = {"secrets": secrets, "pull": "never", "each": {"llm": {"pull": "always", "cpus": 2, "gpus": 1}}}
     deployment = made({"llm": {"image": "llm:1", "fetch": FETCH}}, kubernetes)["Deployment", "llm"]

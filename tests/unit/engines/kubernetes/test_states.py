@@ -306,7 +306,7 @@ def test_a_failure_before_a_deletion_is_the_cause_and_one_after_it_is_not():
     assert told(memory).code == "kubernetes-oom", "nobody else does that"
 
 
-def test_of_several_pods_the_one_that_failed_first_is_told():
+def test_of_several_pods_the_one_that_failed_first_is_reported():
     first = pod("rank-1", "u-2", containers=[ended(137, "OOMKilled", ago_s=60)], **FAILED)
     other = pod("rank-0", "u-1", containers=[ended(143, ago_s=20)], meta=DELETED, **FAILED)
     third = pod("rank-2", "u-3", containers=[ended(1, ago_s=30)], **FAILED)
@@ -316,12 +316,12 @@ def test_of_several_pods_the_one_that_failed_first_is_told():
         assert "rank-1" in failure.message
 
 
-def test_a_program_that_cannot_be_fetched_is_told_while_we_wait_for_it():
+def test_a_program_that_cannot_be_fetched_is_reported_while_we_wait_for_it():
     state = pod(containers=[running(), waiting("ErrImagePull", "not found", "program")])
     assert told(state).code == "kubernetes-image-pull"
 
 
-def test_a_job_that_is_gone_is_told():
+def test_a_job_that_is_gone_is_reported():
     gone = observe("assay-c1-job-0", None, [])
     assert phase_of(gone) == "ended"
     assert failure_of(gone, NOW).code == "kubernetes-deleted"
@@ -335,14 +335,14 @@ def test_a_job_that_is_gone_is_told():
         ("DeadlineExceeded", "kubernetes-deadline", "at its time limit"),
     ],
 )
-def test_a_job_that_was_given_up_without_its_pods_is_told(reason, code, said):
+def test_a_job_that_was_given_up_without_its_pods_is_reported(reason, code, said):
     failed = job(conditions=[{"type": "Failed", "status": "True", "reason": reason, "message": "too often"}])
     failure = told(of=failed)
     assert (failure.code, said in failure.message) == (code, True)
     assert phase_of(look([], of=failed)) == "ended"
 
 
-def test_a_job_that_was_given_up_beside_a_pod_that_runs_is_told():
+def test_a_job_that_was_given_up_beside_a_pod_that_runs_is_reported():
     failed = job(conditions=[{"type": "Failed", "status": "True", "reason": "PodFailurePolicy", "message": "rule 1"}])
     failure = told(pod(containers=[running()]), of=failed)
     assert failure.code == "kubernetes-failed"
@@ -366,7 +366,7 @@ def test_a_complete_job_saw_nothing_wrong():
         ("Error creating: Internal error", "change place.kubernetes"),
     ],
 )  # fmt: skip
-def test_a_pod_that_is_never_made_is_told_at_once(message, hint):
+def test_a_pod_that_is_never_made_is_reported_at_once(message, hint):
     failure = told(events=[event("FailedCreate", message, uid="j-1", kind="Job")])
     assert failure.code == "kubernetes-not-created"
     assert hint in failure.try_
@@ -430,7 +430,7 @@ def test_a_pod_that_only_its_own_siblings_keep_from_a_node_is_not_waited_for():
         (None, job(spec={"suspend": True}, labels={"kueue.x-k8s.io/queue-name": "lane"}), [], "the queue lane has not"),
     ],
 )
-def test_a_wait_is_told_in_words(state, of, events, said):
+def test_a_wait_is_reported_in_words(state, of, events, said):
     assert said in waiting_words(look([] if state is None else [state], events, of), NOW)
 
 
@@ -478,7 +478,7 @@ def test_a_service_that_runs_as_it_was_started_has_not():
     assert service_failure_of("llm", observe("s", None, []), NOW) is None
 
 
-def test_the_facts_of_an_attempt_are_those_that_were_told():
+def test_the_facts_of_an_attempt_are_those_that_were_reported():
     state = pod(containers=[ended(0, "Completed", imageID="registry/assay@sha256:abc")], phase="Succeeded")
     facts = facts_of(look([state]))
     assert (facts["pod"], facts["node"], facts["state"], facts["exit_code"]) == ("p", "n1", "Succeeded", 0)
@@ -506,7 +506,7 @@ def test_moments_are_read_and_never_made_up():
     assert moment(None) is None
 
 
-def test_the_end_of_a_pod_was_asked_for_before_its_time_was_over():
+def test_the_end_of_a_pod_was_requested_before_its_time_was_over():
     found = read_pod(pod(meta=DELETED))
     assert found.deleted_at == NOW - timedelta(seconds=20)
 
@@ -535,7 +535,7 @@ def fetching(status):
     return pod(phase="Pending", containers=[waiting("PodInitializing", name="service")], initContainerStatuses=[status])
 
 
-def test_files_that_cannot_be_fetched_are_told_after_some_tries_with_the_last_words():
+def test_files_that_cannot_be_fetched_are_reported_after_some_tries_with_the_last_words():
     last = {"terminated": {"exitCode": 2, "reason": "Error", "message": "fetch[0]: 404", "finishedAt": at(5)}}
 
     def failed(tries):

@@ -60,7 +60,7 @@ def ended(states: Mapping[str, BatchState]) -> bool:
     return bool(states) and all(is_final(state.state) for state in states.values())
 
 
-def test_an_array_runs_on_its_nodes_with_its_gpus_and_every_task_is_told(slurm: SlurmCluster, tmp_path):
+def test_an_array_runs_on_its_nodes_with_its_gpus_and_every_task_is_reported(slurm: SlurmCluster, tmp_path):
     line = 'echo "$SLURM_ARRAY_TASK_ID $CUDA_VISIBLE_DEVICES $1" > $1.$SLURM_ARRAY_TASK_ID; exit $SLURM_ARRAY_TASK_ID'
     batch = Batch(gpus="h200:1", cpus=2, memory=100 * 2**20, time=120.0)
     script = write(
@@ -102,7 +102,7 @@ def test_a_job_whose_number_was_lost_is_found_by_its_comment(slurm: SlurmCluster
     assert (found.id, found.state) == (number, "CANCELLED")
 
 
-def test_an_sbatch_that_did_not_answer_is_looked_for_before_it_is_called_failed(
+def test_an_sbatch_that_did_not_answer_is_searched_for_before_it_is_called_failed(
     slurm: SlurmCluster, tmp_path, monkeypatch
 ):
     real = CommandLine._run
@@ -193,7 +193,7 @@ def endings(slurm_cluster: SlurmCluster, tmp_path_factory) -> Mapping[str, tuple
         ("high", "COMPLETED", None),
     ],
 )
-def test_every_end_is_told_apart(endings, name, word, code):
+def test_every_end_is_distinguished(endings, name, word, code):
     state, log = endings[name]
     assert state.state == word
     failure = failure_of(state, Batch(memory=60 * 2**20), log)
@@ -272,7 +272,7 @@ def test_variables_of_the_user_change_neither_the_job_nor_the_answer(slurm: Slur
         (Batch(options=("--no-such-option",)), "place.slurm.options"),
     ],
 )
-def test_a_refusal_is_told_in_slurms_words_with_what_to_change(slurm: SlurmCluster, tmp_path, batch, key):
+def test_a_refusal_is_reported_in_slurms_words_with_what_to_change(slurm: SlurmCluster, tmp_path, batch, key):
     scheduler, script = CommandLine(), write(tmp_path, "true", batch=batch)
     if key is None:  # taken, and then waits for ever
         number = scheduler.submit(script, comment="x")

@@ -47,11 +47,11 @@ def test_every_option_is_written_once_and_in_order():
     )
 
 
-def test_nothing_is_asked_for_that_nobody_said():
+def test_nothing_is_requested_that_nobody_said():
     assert directives(Batch(), Needs()) == ()
 
 
-def test_needs_are_asked_for_where_the_section_is_silent():
+def test_needs_are_requested_where_the_section_is_silent():
     needs = Needs(cpus=4, memory=2**30 + 1, gpus=2)
     assert directives(Batch(), needs) == ("--cpus-per-task=4", "--mem=1025M", "--gres=gpu:2")
     assert directives(Batch(tasks=2), Needs(cpus=3)) == ("--ntasks=2", "--cpus-per-task=2")
@@ -94,7 +94,7 @@ def test_the_largest_need_of_several_counts():
 
 
 @given(st.floats(min_value=0.01, max_value=400 * 86400, allow_nan=False))
-def test_a_time_limit_is_never_shorter_than_what_was_asked_for(limit_s):
+def test_a_time_limit_is_never_shorter_than_what_was_requested(limit_s):
     written = seconds(time_words(limit_s))
     assert written is not None
     assert limit_s <= written < limit_s + 1

@@ -42,7 +42,7 @@ def accounted():
         ("dep", "CANCELLED", 0, None, "slurm-dependency"),
     ],
 )
-def test_every_end_is_told_apart_by_accounting(accounted, name, state, code, signal, told):
+def test_every_end_is_distinguished_by_accounting(accounted, name, state, code, signal, told):
     found = accounted[name]
     assert (found.state, found.exit_code, found.signal) == (state, code, signal)
     failure = failure_of(found, Batch())
@@ -50,7 +50,7 @@ def test_every_end_is_told_apart_by_accounting(accounted, name, state, code, sig
     assert is_final(found.state)
 
 
-def test_accounting_tells_names_times_memory_and_folder(accounted):
+def test_accounting_reports_names_times_memory_and_folder(accounted):
     done = accounted["done"]
     assert (done.id, done.name, done.node, done.partition, done.work_dir) == ("1", "done", "n1", "debug", "/shared/c1")
     assert done.started_at is not None
@@ -66,7 +66,7 @@ def test_a_job_that_was_put_back_is_waiting_and_its_first_life_is_counted(accoun
     assert (again.started_at, again.ended_at) == (None, None)
 
 
-def test_tasks_of_arrays_are_told_one_by_one():
+def test_tasks_of_arrays_are_reported_one_by_one():
     states = read("sacct-22.05.txt")
     tasks = {state.key: state for state in states if state.id == "5"}
     assert {key: state.exit_code for key, state in tasks.items()} == {f"5_{index}": index for index in range(6)}

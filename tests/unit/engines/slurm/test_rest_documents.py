@@ -154,7 +154,7 @@ def test_accounting_by_slurmrestd_is_read_as_it_was_recorded():
     assert (states["3"].comment, states["3"].work_dir) == ("assay:c1:oom", "/shared/c1")
 
 
-def test_complaints_are_told_once():
+def test_complaints_are_reported_once():
     error = {"error": "Invalid job id specified", "description": "Unable to find JobId=9", "error_number": 2017}
     assert documents.complaints({"errors": [error, error]}) == "Invalid job id specified: Unable to find JobId=9"
     assert documents.complaints({"errors": []}) == documents.complaints([]) == ""

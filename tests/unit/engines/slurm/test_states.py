@@ -160,11 +160,11 @@ def test_what_slurm_forgot_is_not_invented():
         ("", "Slurm has not reported a reason yet; no estimate"),
     ],
 )
-def test_a_wait_is_told_in_words(reason, said):
+def test_a_wait_is_reported_in_words(reason, said):
     assert said in waiting_words(replace(JOB, state="PENDING", reason=reason))
 
 
-def test_the_estimate_is_told_and_never_made_up():
+def test_the_estimate_is_reported_and_never_made_up():
     job = replace(JOB, state="PENDING", reason="Priority")
     assert waiting_words(job).endswith("no estimate of its start yet")
     ahead = replace(job, estimated_start=NOW + timedelta(minutes=90))

@@ -71,7 +71,7 @@ def told(*commands):
     return [json.loads(line) for line in answers.getvalue().splitlines()]
 
 
-def test_a_worker_does_what_it_is_told_and_says_what_it_cannot():
+def test_a_worker_does_what_it_is_reported_and_says_what_it_cannot():
     block = {"do": "block", "calls": 2, "start_ns": 0, "bare": False}
     gemm = {"do": "gemm", "precision": "fp32", "n": 32, "sets": 1, "seed": 1}
     ready, done, check, bare, dropped, nothing = told(
@@ -84,13 +84,13 @@ def test_a_worker_does_what_it_is_told_and_says_what_it_cannot():
     assert nothing == {"failed": "this worker holds no work", "memory": False}
 
 
-def test_memory_that_a_worker_does_not_get_is_told_as_such():
+def test_memory_that_a_worker_does_not_get_is_reported_as_such():
     (answer,) = told({"do": "memory", "kernel": "copy", "size": 2**60, "block": 4096, "seed": 1})
     assert answer["memory"] is True
     assert answer["failed"].startswith("out of memory")
 
 
-def test_a_worker_begins_no_earlier_than_told():
+def test_a_worker_begins_no_earlier_than_reported():
     import time
 
     station = Worker()
@@ -116,7 +116,7 @@ def test_a_crew_works_together_and_leaves_nothing():
 
 
 @pytest.mark.live
-def test_a_worker_that_dies_is_told_with_its_signal():
+def test_a_worker_that_dies_is_reported_with_its_signal():
     with WorkerPool([()]) as crew:
         os.kill(crew._workers[0].pid, signal.SIGKILL)
         with pytest.raises(RuntimeError, match="ended with -9"):

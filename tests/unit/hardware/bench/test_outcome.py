@@ -81,7 +81,7 @@ def test_all_last_level_caches_count_and_a_second_level_one_alone(tmp_path):
     assert cpu_caches(tmp_path) == (32 * MIB, MIB)
 
 
-def test_a_machine_that_tells_no_caches_has_none(tmp_path):
+def test_a_machine_that_reports_no_caches_has_none(tmp_path):
     assert cpu_caches(tmp_path) == (None, None)
 
 
@@ -105,7 +105,7 @@ def test_a_container_bounds_memory(tmp_path):
     assert free_memory(tmp_path) == GIB
 
 
-def test_this_machine_tells_its_own():
+def test_this_machine_reports_its_own():
     assert set(usable_cpus()) <= os.sched_getaffinity(0)
     assert 0 < free_memory() < 2**50
 

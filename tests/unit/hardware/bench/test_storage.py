@@ -86,7 +86,7 @@ def test_a_file_that_stays_in_memory_is_read_past_the_cache_or_not_at_all(tmp_pa
 
 
 @pytest.mark.live
-def test_the_kernel_tells_what_is_in_memory(tmp_path):
+def test_the_kernel_reports_what_is_in_memory(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(os.urandom(4 * MIB))
     fd = os.open(path, os.O_RDWR)

@@ -50,7 +50,7 @@ SERVED = {"service": "llm", "api": "openai-chat"}
         {**MODEL, "device": "openvino"},
     ],
 )
-def test_what_runs_on_the_processor_occupies_it_and_asks_for_no_gpu(target):
+def test_what_runs_on_the_processor_occupies_it_and_requests_no_gpu(target):
     assert occupied(job(target), gpus=no_gpu_is_asked_for, environment={}) == ("cpu",)
 
 

@@ -112,7 +112,7 @@ def test_a_free_device_is_held_at_once_and_says_for_whom(tmp_path):
     assert (tmp_path / "cpu.lock").read_bytes() == b""
 
 
-def test_the_second_waits_says_for_whom_and_goes_on_when_the_first_is_killed(tmp_path, other):
+def test_the_second_waits_says_for_whom_and_continues_when_the_first_is_killed(tmp_path, other):
     first = other(purpose="squeezenet, batch=8")
     assert first.says("held")["held"] is True
     second = other(purpose="resnet50")
@@ -129,7 +129,7 @@ def test_the_second_waits_says_for_whom_and_goes_on_when_the_first_is_killed(tmp
     assert (holder.pid, holder.purpose) == (second.pid, "resnet50")
 
 
-def test_a_try_goes_on_beside_whoever_holds_it_and_says_so(tmp_path, other):
+def test_a_try_continues_beside_who_holds_it_and_says_so(tmp_path, other):
     first = other("cpu", "squeezenet")
     first.says("held")
     with taken(tmp_path, ("cpu", "gpu-1")) as held:
@@ -172,7 +172,7 @@ def test_devices_are_taken_in_one_order_whatever_the_order_of_the_words(other):
     assert both.says("held")["devices"] == ["a", "b"]
 
 
-def test_a_program_that_is_measured_does_not_wait_for_whoever_measures_it(tmp_path):
+def test_a_program_that_is_measured_does_not_wait_for_who_measures_it(tmp_path):
     words = [sys.executable, "-c", AROUND, str(tmp_path), HOLD]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     record = json.loads(done.stdout.removeprefix("held"))
@@ -207,7 +207,7 @@ def test_words_of_a_dead_process_are_not_believed(tmp_path, other):
         assert held.held
 
 
-def test_whoever_waits_is_reminded_every_half_minute_and_can_give_up(tmp_path, other):
+def test_who_waits_is_reminded_every_half_minute_and_can_give_up(tmp_path, other):
     other().says("held")
     told, passed = [], [0.0]
 
@@ -335,7 +335,7 @@ def test_a_file_that_may_not_be_opened_leaves_the_device_unlocked_and_says_why(s
     assert "Permission denied" in record["absent"]["cpu"]
 
 
-def test_without_a_folder_the_measurement_goes_on_unlocked_and_says_why(tmp_path, monkeypatch):
+def test_without_a_folder_the_measurement_continues_unlocked_and_says_why(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("ASSAY_LOCK_FOLDER", str(tmp_path / "file"))
     with device_lock(["cpu"], "me", "wait", lambda _: None) as held:
@@ -353,7 +353,7 @@ def test_the_folder_comes_from_the_environment(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["symlink", "hard link", "pipe", "folder"])
-def test_what_somebody_planted_is_neither_followed_nor_written_to(tmp_path, kind):
+def test_what_another_planted_is_neither_followed_nor_written_to(tmp_path, kind):
     victim = tmp_path / "victim"
     victim.write_text("precious")
     path = tmp_path / "cpu.lock"
@@ -375,7 +375,7 @@ def test_what_somebody_planted_is_neither_followed_nor_written_to(tmp_path, kind
 @pytest.mark.parametrize(
     ("asked", "variable", "mode"), [(None, None, "wait"), (None, "try", "try"), ("off", "try", "off")]
 )
-def test_the_mode_is_asked_for_or_comes_from_the_environment(asked, variable, mode):
+def test_the_mode_is_requested_or_comes_from_the_environment(asked, variable, mode):
     assert mode_from(asked, {"ASSAY_LOCK": variable} if variable else {}) == mode
 
 
@@ -424,7 +424,7 @@ def test_whatever_stands_in_a_file_is_read_without_harm(tmp_path, words):
     assert found is None or (found.pid > 0 and found.sentence().startswith("held by "))
 
 
-def test_a_holder_of_yesterday_and_elsewhere_is_told_with_day_and_host():
+def test_a_holder_of_yesterday_and_elsewhere_is_reported_with_day_and_host():
     holder = Holder("cpu", "alice", 12, "far-away", "2001-02-03T04:05:06.000+00:00", "x")
     assert re.fullmatch(r"held by alice since 2001-02-0\d \d\d:\d\d for x \(pid 12 on far-away\)", holder.sentence())
 
@@ -441,6 +441,6 @@ def test_nothing_to_hold_is_held(tmp_path):
     (["/x/assay/__main__.py", "exec", "job.json"], "assay exec job.json"),
     (["/home/a/study.py", "--password", "secret"], "study.py"),
 ])  # fmt: skip
-def test_the_command_is_told_without_words_that_may_be_secret(monkeypatch, words, told):
+def test_the_command_is_reported_without_words_that_may_be_secret(monkeypatch, words, told):
     monkeypatch.setattr(sys, "argv", words)
     assert holder_words._command() == told

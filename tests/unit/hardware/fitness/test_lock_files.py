@@ -40,7 +40,7 @@ def test_without_system_folders_it_is_the_temporary_one(tmp_path):
     assert lock_folder(root=tree(tmp_path, "tmp"), environment={}) == tmp_path / "tmp/assay-locks"
 
 
-def test_nothing_is_made_where_nobody_asked_for_it(tmp_path):
+def test_nothing_is_made_where_nobody_requested_it(tmp_path):
     with pytest.raises(OSError, match="No such file"):
         lock_folder(root=tree(tmp_path, "run/lock", "tmp"), environment={}, make=False)
     assert not list((tmp_path / "run/lock").iterdir())

@@ -22,7 +22,7 @@ def by_name(found):
     return {one.name: one for one in found}
 
 
-def test_what_works_is_told_with_its_source(tree, boards):
+def test_what_works_is_reported_with_its_source(tree, boards):
     found = by_name(probes(boards(), detected("nvidia"), tree(PROC | RAPL), "linux"))
     assert found["processor time"].works
     assert (found["energy of the processor"].works, found["energy of the processor"].detail) == (True, "package-0")

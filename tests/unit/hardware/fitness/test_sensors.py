@@ -48,7 +48,7 @@ def test_the_lowest_limit_that_slows_down_counts(tree):
     assert (facts["nearest"]["limit"], facts["nearest"]["headroom_c"]) == ("passive", 10.0)
 
 
-def test_k10temp_tells_no_limit_and_none_is_made_up(tree):
+def test_k10temp_reports_no_limit_and_none_is_made_up(tree):
     files = {f"{CHIP}/name": "k10temp", f"{CHIP}/temp1_input": "54125", f"{CHIP}/temp1_label": "Tctl"}
     facts, absent = heat(tree(files | {f"{CHIP}/temp1_max": "70000"}))
     assert facts["hottest"] == {"sensor": "k10temp Tctl", "celsius": 54.125}
@@ -174,7 +174,7 @@ def test_a_cluster_of_cores_counts_each_core(tree):
     assert facts["governors"] == {"ondemand": 4}
 
 
-def test_a_fixed_clock_is_told_only_where_all_cores_have_the_same(tree):
+def test_a_fixed_clock_is_reported_only_where_all_cores_have_the_same(tree):
     one = {f"{CPU}/cpufreq/policy0/{name}": "2400000" for name in ("scaling_min_freq", "scaling_max_freq")}
     assert processor(tree(one))[0]["fixed_mhz"] == 2400
     two = {f"{CPU}/cpufreq/policy1/{name}": "1800000" for name in ("scaling_min_freq", "scaling_max_freq")}
@@ -185,7 +185,7 @@ def test_a_fixed_clock_is_told_only_where_all_cores_have_the_same(tree):
     ("told", "reasons"),
     [("0", []), ("50000", []), ("50005", ["the supply voltage is low", "the clock is throttled"]), ("not hex", None)],
 )
-def test_the_firmware_of_a_small_board_tells_why_it_is_slow_now(tree, told, reasons):
+def test_the_firmware_of_a_small_board_reports_why_it_is_slow_now(tree, told, reasons):
     facts, _ = processor(tree({"sys/devices/platform/soc/soc:firmware/get_throttled": told}))
     assert facts.get("held_down") == reasons
 
@@ -238,13 +238,13 @@ def test_our_own_children_are_no_strangers(boards):
         child.wait()
 
 
-def test_throttling_is_told_in_words(boards):
+def test_throttling_is_reported_in_words(boards):
     (state,), _ = gpus("cuda", boards({"throttle_bits": 4.0 + 32.0, "temperature_c": 86.0}), own=set)
     assert state["throttle"] == ["power cap", "thermal, by software"]
     assert state["headroom_c"] == 1.0
 
 
-def test_a_margin_that_the_board_tells_itself_wins(boards):
+def test_a_margin_that_the_board_reports_itself_wins(boards):
     (state,), _ = gpus("cuda", boards(board_limits={"margin_c": 52}), own=set)
     assert state["headroom_c"] == 52.0
 
@@ -287,7 +287,7 @@ def test_all_boards_are_read_for_a_target_that_decides_by_itself_and_lost_ones_a
     assert "it fell off the bus" in absent["gpu:2"]
 
 
-def test_a_number_that_no_board_has_is_told(boards):
+def test_a_number_that_no_board_has_is_reported(boards):
     found, absent = gpus("cuda:4", boards({}, {}), environment={}, own=set)
     assert found == []
     assert "there are 2" in absent["gpu:4"]

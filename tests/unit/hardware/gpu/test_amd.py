@@ -47,7 +47,7 @@ def test_an_mi300x_by_amd_smi(root):
     )
 
 
-def test_a_board_of_which_little_is_told(root):
+def test_a_board_of_which_little_is_reported(root):
     answer = by_amd_smi(programs({STATIC: told("amd-smi-static.json"), METRIC: told("amd-smi-metric.json")}), root)
     assert answer.gpus[1].record() == {"index": 1, "name": "Radeon Pro board", "vendor": "amd", "layer": "amd-smi"}
 

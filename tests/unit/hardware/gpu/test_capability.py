@@ -37,7 +37,7 @@ def test_a_known_capability(capability, architecture, tensor_cores, missing):
     assert can.precisions == tuple(name for name in EVERY if name not in missing)
 
 
-def test_turing_does_not_tell_whether_there_are_tensor_cores():
+def test_turing_does_not_report_whether_there_are_tensor_cores():
     can = abilities("7.5")
     assert can.architecture == "Turing"
     assert can.tensor_cores is None

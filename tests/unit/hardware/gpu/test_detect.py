@@ -73,7 +73,7 @@ def test_a_capability_of_rocm_is_not_one_of_nvidia():
     assert (gpu.tensor_cores, gpu.precisions, gpu.pci, gpu.uuid) == (None, (), None, None)
 
 
-def test_mps_tells_that_it_works():
+def test_mps_reports_that_it_works():
     (gpu,) = by_torch(lambda name: torch(mps=True), machine="arm64").gpus
     assert (gpu.vendor, gpu.memory_bytes) == ("apple", None)
     with pytest.raises(LayerUnavailableError, match="sees no GPU"):  # behind MPS of an Intel Mac may be anyone's
@@ -190,7 +190,7 @@ def test_all_layers_agree_on_an_h200(h200_tree):
     assert found.tried["nvml"] == found.tried["nvidia-smi"] == found.tried["torch"] == found.tried["sysfs"] == "1 GPU"
 
 
-def test_what_differs_is_told(h200_tree):
+def test_what_differs_is_reported(h200_tree):
     text = (
         xml("h200")
         .replace("<driver_version>580.159.04", "<driver_version>575.57.08")
@@ -242,7 +242,7 @@ def test_without_nvml_nvidia_smi_is_taken(tmp_path, load, why):
     assert why in found.tried["nvml"]
 
 
-def test_without_both_torch_is_taken_where_it_was_asked_for(tmp_path):
+def test_without_both_torch_is_taken_where_it_was_requested(tmp_path):
     def load(name):
         return torch(H200) if name == "torch" else not_installed(name)
 
@@ -352,7 +352,7 @@ def test_a_program_that_is_not_installed_or_fails():
 
 
 @pytest.mark.live
-def test_this_machine_is_looked_at_without_importing_torch():
+def test_this_machine_is_checked_without_importing_torch():
     script = (
         "import json, sys\nfrom assay.hardware.gpu.detect import local_gpus\nfound = local_gpus()\n"
         "assert local_gpus() is found\nprint(json.dumps(found.record()))\n"

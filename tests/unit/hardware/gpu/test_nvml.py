@@ -64,7 +64,7 @@ def test_generations(name, capability, architecture, tensor_cores, multiprocesso
     assert (gpu.tensor_cores, gpu.multiprocessors) == (tensor_cores, multiprocessors)
 
 
-def test_a_card_with_an_unknown_capability_is_told_without_guesses():
+def test_a_card_with_an_unknown_capability_is_reported_without_guesses():
     gpu = only("unknown")
     assert gpu.name == "NVIDIA RTX 9990 Ti Tensor"
     assert gpu.memory_bytes == 2**38
@@ -73,7 +73,7 @@ def test_a_card_with_an_unknown_capability_is_told_without_guesses():
     assert gpu.throttle == ("unknown reason 0x800",)
 
 
-def test_a_board_that_tells_little_has_little_in_its_record():
+def test_a_board_that_reports_little_has_little_in_its_record():
     assert only("orin").record() == {
         "index": 0,
         "name": "Orin (nvgpu)",

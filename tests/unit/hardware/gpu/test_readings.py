@@ -54,7 +54,7 @@ def test_the_energy_counter_counts_on():
     assert reader.read(0)["energy_j"] - before == pytest.approx(12.5)
 
 
-def test_a_gpu_under_mig_has_no_utilisation_and_is_not_asked_for_it_again():
+def test_a_gpu_under_mig_has_no_utilisation_and_is_not_requested_it_again():
     nvml = Nvml("a100-mig")
     reader = GpuReader(nvml.load)
     assert set(reader.read(0)) == set(READINGS) - {"gpu_util_pct"}
@@ -84,7 +84,7 @@ def test_a_hot_gpu_says_why_it_is_slow():
     )
 
 
-def test_a_board_that_tells_nothing_is_not_lost():
+def test_a_board_that_reports_nothing_is_not_lost():
     reader = GpuReader(Nvml("orin").load)
     assert [reader.read(0) for _ in range(5)] == [{}] * 5
     assert reader.lost == {}
@@ -92,11 +92,11 @@ def test_a_board_that_tells_nothing_is_not_lost():
     assert reader.limits(0) == {}
 
 
-def test_processes_are_told_once_each_and_without_memory_where_it_is_not_told():
+def test_processes_are_reported_once_each_and_without_memory_where_it_is_not_reported():
     assert GpuReader(Nvml("rtx3090").load).processes(0) == ((12, 90_000_000), (900, 17_000_000_001), (901, None))
 
 
-def test_only_what_was_asked_for_is_read():
+def test_only_what_was_requested_is_read():
     nvml = Nvml("h200")
     reader = GpuReader(nvml.load, ("power_w",))
     nvml.asked.clear()
@@ -104,7 +104,7 @@ def test_only_what_was_asked_for_is_read():
     assert nvml.asked == ["nvmlDeviceGetPowerUsage"]
 
 
-def test_a_gpu_lost_in_the_middle_is_told_once_and_the_others_go_on():
+def test_a_gpu_lost_in_the_middle_is_reported_once_and_the_others_go_on():
     boards = [board("h200"), board("t4")]
     reader = GpuReader(Nvml(*boards).load)
     assert reader.read(0)
@@ -223,10 +223,10 @@ def test_bits_and_names_say_the_same(active, harmless):
     assert len(told) == len(active)
 
 
-def test_a_bit_without_a_known_meaning_is_told_by_its_number():
+def test_a_bit_without_a_known_meaning_is_reported_by_its_number():
     assert reasons_of_bits(0x804) == ("power cap", "unknown reason 0x800")
 
 
-def test_names_of_which_none_is_told():
+def test_names_of_which_none_is_reported():
     assert reasons_of_names({"hw_slowdown": "N/A", "gpu_idle": "N/A"}) is None
     assert reasons_of_names({}) is None

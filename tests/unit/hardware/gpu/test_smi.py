@@ -36,7 +36,7 @@ def test_an_h200_as_it_was_recorded():
     [("gtx1080", "6.1"), ("v100", "7.0"), ("t4", "7.5"), ("a100-mig", "8.0"), ("rtx3090", "8.6"), ("l4", "8.9"),
      ("h100", "9.0"), ("b200", "10.0"), ("unknown", "99.0")],
 )  # fmt: skip
-def test_generations_as_nvml_tells_them(name, capability):
+def test_generations_as_nvml_reports_them(name, capability):
     gpu, other = only(name, capability), by_nvml(Nvml(name).load).gpus[0]
     same = (
         "name",
@@ -76,7 +76,7 @@ def test_throttle_reasons_under_both_names(name, reasons):
     assert only(name, "8.0").throttle == reasons
 
 
-def test_slowdown_is_told_by_boards_that_have_it_as_a_temperature():
+def test_slowdown_is_reported_by_boards_that_have_it_as_a_temperature():
     assert only("v100", "7.0").slowdown_c == 87.0
     assert only("l4", "8.9").slowdown_c is None
 
@@ -114,7 +114,7 @@ def test_an_orin_that_says_nothing_of_itself():
     }
 
 
-def test_the_name_of_an_unknown_card_tells_nothing():
+def test_the_name_of_an_unknown_card_reports_nothing():
     gpu = only("unknown", "99.0")
     assert (gpu.architecture, gpu.tensor_cores, gpu.precisions) == (None, None, ())
     assert "99.0 is not a known one" in gpu.note

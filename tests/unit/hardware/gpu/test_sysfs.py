@@ -180,7 +180,7 @@ def test_what_only_shows_a_picture_is_left_out_and_named(tmp_path):
         by_sysfs(tmp_path)
 
 
-def test_a_maker_that_is_not_known_is_told_by_its_number(tmp_path):
+def test_a_maker_that_is_not_known_is_reported_by_its_number(tmp_path):
     on_bus(
         tmp_path, "0000:02:00.0", "card0", driver_name="mgpu", vendor="0x1ed5", device="0x0222", **{"class": "0x030000"}
     )

@@ -68,7 +68,7 @@ def test_what_is_not_there_or_too_large_is_said(bucket: S3Server, tmp_path: Path
         fetch(spec("big", max_size="1kB"), "", tmp_path, tmp_path)
 
 
-def test_whoever_is_nobody_is_told_so(bucket: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_is_nobody_is_notified_so(bucket: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(bucket, "a", b"x")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)

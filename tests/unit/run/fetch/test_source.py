@@ -190,7 +190,7 @@ def test_a_job_that_needs_nothing_is_left_alone(tmp_path: Path) -> None:
     assert not (tmp_path / "cache").exists()
 
 
-def test_files_for_somebody_else_to_mount_are_copies(
+def test_files_for_another_else_to_mount_are_copies(
     files: Files, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = json.dumps([{"src": f"{files.url}/x.bin", "path": "/models/x.bin", "md5": MD5}])

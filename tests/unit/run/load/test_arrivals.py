@@ -25,7 +25,7 @@ def test_constant_arrivals_are_even():
 @pytest.mark.parametrize(
     ("process", "burstiness", "cv"), [("poisson", 1.0, 1.0), ("gamma", 0.25, 2.0), ("gamma", 4.0, 0.5)]
 )
-def test_gaps_have_the_spread_that_was_asked_for(process, burstiness, cv):
+def test_gaps_have_the_spread_that_was_requested(process, burstiness, cv):
     at, _ = times([RateLevel(math.inf, 50, 50)], process, burstiness=burstiness)
     gaps = np.diff(at)
     assert np.mean(gaps) == pytest.approx(1 / 50, rel=0.02)

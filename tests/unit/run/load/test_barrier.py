@@ -118,7 +118,7 @@ def test_one_who_comes_again_does_not_load_alone(tmp_path):
     assert caught.value.problem.code == "barrier-missed"
 
 
-def test_a_folder_that_cannot_be_used_is_told(tmp_path):
+def test_a_folder_that_cannot_be_used_is_reported(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(MeasureError, match="where clients meet cannot be used"):
         meet(tmp_path / "file" / "run-0", 0, 1, 1.0)

@@ -148,7 +148,7 @@ def test_broken_http_never_passes_for_an_answer_and_never_hangs(tmp_path, broken
     assert time.perf_counter() - began < 25
 
 
-def test_more_than_was_asked_for_does_not_spoil_the_next_answer(tmp_path):
+def test_more_than_was_requested_does_not_spoil_the_next_answer(tmp_path):
     with raw_server(say(plain(b"first") + plain(b"unasked"))) as (url, _):
         recording = drive(url, tmp_path, requests=3)
     assert outcomes(recording)["ok"] >= 1
@@ -270,7 +270,7 @@ def test_tls_with_a_certificate_of_ones_own(tmp_path, certificate):
     assert recording.fresh.sum() == 3
 
 
-def test_a_certificate_that_nobody_vouches_for_is_refused_unless_told_otherwise(tmp_path, certificate):
+def test_a_certificate_that_nobody_vouches_for_is_refused_unless_set_otherwise(tmp_path, certificate):
     with raw_server(say(GOOD), tls_server(certificate)) as (url, _seen):
         refused = drive(url, tmp_path / "a", origin=origin_of(url), requests=2)
         taken = drive(url, tmp_path / "b", origin=origin_of(url, tls=Tls(verify=False)), requests=2)

@@ -106,7 +106,7 @@ def test_warm_up_ends_when_the_times_are_level_and_is_asked_seldom(tmp_path):
     assert (recording.phase == MEASURE).sum() == 50
 
 
-def test_exactly_the_requests_that_were_asked_for_are_measured(tmp_path):
+def test_exactly_the_requests_that_were_requested_are_measured(tmp_path):
     with raw_server(after(0.001)) as (url, _):
         for shape in (users(7), rate(300)):
             recording = drive(url, tmp_path, shape, requests=100)

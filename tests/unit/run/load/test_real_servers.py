@@ -121,7 +121,7 @@ def test_uvicorn_streams_arrive_in_their_parts(uvicorn, tmp_path):
     assert recording.fresh.sum() == 6
 
 
-def test_uvicorn_slow_bodies_of_a_told_length_arrive_in_their_parts(uvicorn, tmp_path):
+def test_uvicorn_slow_bodies_of_a_reported_length_arrive_in_their_parts(uvicorn, tmp_path):
     recording = ask(uvicorn, tmp_path, ["/slow/9000"], users(3), requests=12)
     assert outcomes(recording) == {"ok": 12}
     assert_parts_arrive_apart(recording, [content(3000)] * 3)

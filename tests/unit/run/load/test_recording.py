@@ -76,7 +76,7 @@ def book():
     return found.add([(5.0, b"c")], due=-50.0, phase=WARMUP).add([(90.0, b"late")], due=60.0)
 
 
-def test_times_count_from_the_window_and_what_never_was_is_told_apart():
+def test_times_count_from_the_window_and_what_never_was_is_distinguished():
     found = columns(book())
     assert (found.due_ns / 1e6).tolist() == [10.0, 30.0, -50.0, 60.0]
     assert found.sent_ns.tolist() == [10_000_000, NEVER, -50_000_000, 60_000_000]

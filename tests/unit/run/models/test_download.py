@@ -45,7 +45,7 @@ def leftovers(cache: Path) -> list[str]:
     return [path.name for path in cache.rglob("*") if path.is_file() and "part" in path.name]
 
 
-def test_download_is_verified_kept_and_told(site, cache):
+def test_download_is_verified_kept_and_reported(site, cache):
     site.content, told = CONTENT, []
     target = ModelTarget(model=site.url + "?token=secret", sha256=sha(CONTENT))
     local = resolve(target, Path(), cache=cache, on_progress=lambda done, total: told.append((done, total)))

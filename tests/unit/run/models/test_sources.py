@@ -251,7 +251,7 @@ def test_same_bytes_in_every_process():
     assert len(digests.pop().strip()) == 64
 
 
-def test_materialised_once_and_mended(tmp_path):
+def test_materialised_once_and_repaired(tmp_path):
     path = materialise("squeezenet", tmp_path)
     stamp = path.stat().st_mtime_ns
     assert materialise("squeezenet", tmp_path).stat().st_mtime_ns == stamp

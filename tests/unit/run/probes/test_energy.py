@@ -43,7 +43,7 @@ def test_a_counter_is_read_off_the_line_between_readings_at_both_ends():
     assert found.seconds == pytest.approx(2.0)
 
 
-def test_a_window_that_reaches_past_the_readings_is_told_as_far_as_they_reach():
+def test_a_window_that_reaches_past_the_readings_is_reported_as_far_as_they_reach():
     found = counted(counter((0, 0.0), (1, 100.0)), window(0.5, 1.2))
     assert (found.joules, found.seconds) == (pytest.approx(50), pytest.approx(0.5))
 
@@ -59,7 +59,7 @@ def test_a_window_that_reaches_past_the_readings_is_told_as_far_as_they_reach():
         (counter((5, 1.0), (6, 2.0)), "cover 0 s of the 0.8 s"),
     ],
 )
-def test_a_counter_that_does_not_tell_is_refused(column, says):
+def test_a_counter_that_does_not_report_is_refused(column, says):
     with pytest.raises(NoEnergyError, match=says):
         counted(column, window(0.1, 0.9))
 

@@ -49,7 +49,7 @@ def test_each_gpu_is_read():
     assert gpus.used_by({42, 7}) == [1]
 
 
-def test_what_a_board_does_not_tell_is_left_out():
+def test_what_a_board_does_not_report_is_left_out():
     gpus = GpuSeries(lambda name: nvml(power=False))
     gpus.read()
     assert list(gpus.columns[0]["power_w"].value) == []

@@ -184,7 +184,7 @@ def process_of(probe: JobProbe) -> psutil.Process:
     return psutil.Process(probe._process.pid)
 
 
-def test_a_killed_probe_is_told_and_ends_nothing(tmp_path):
+def test_a_killed_probe_is_reported_and_ends_nothing(tmp_path):
     with job_probe(tmp_path, 0.05) as probe, running(SLEEP) as job:
         probe.begin(job.pid)
         process_of(probe).send_signal(signal.SIGKILL)
@@ -217,7 +217,7 @@ def test_one_that_is_ready_late_joins_late(tmp_path, monkeypatch):
     assert "probe" not in seen.absent
 
 
-def test_one_that_cannot_be_started_is_told(tmp_path, monkeypatch):
+def test_one_that_cannot_be_started_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
     with job_probe(tmp_path, 0.05) as probe:
         probe.ready()
@@ -236,7 +236,7 @@ def test_more_marks_than_a_pipe_holds_keep_nobody_waiting(tmp_path):
     assert seen.window_ns == (now, now + 2 * 10**8)
 
 
-def test_a_folder_that_takes_no_file_is_told(tmp_path):
+def test_a_folder_that_takes_no_file_is_reported(tmp_path):
     with job_probe(tmp_path, 0.05) as probe, running(SLEEP) as job:
         probe.begin(job.pid)
         (tmp_path / "plain").write_text("")
@@ -245,7 +245,7 @@ def test_a_folder_that_takes_no_file_is_told(tmp_path):
     assert seen.statistics
 
 
-def test_it_ends_with_whoever_started_it(tmp_path):
+def test_it_ends_with_who_started_it(tmp_path):
     code = (
         "import sys, time; from pathlib import Path; from assay.run.probes import job_probe\n"
         "with job_probe(Path(sys.argv[1]), 0.1) as p: p.ready(); print(p._process.pid, flush=True); time.sleep(600)"

@@ -105,7 +105,7 @@ def test_a_known_ramp_of_energy_comes_out(tmp_path, looked):
         }
 
 
-def test_a_board_without_a_counter_is_sampled_and_its_idle_power_is_what_it_told(tmp_path, looked):
+def test_a_board_without_a_counter_is_sampled_and_its_idle_power_is_what_it_reported(tmp_path, looked):
     sampler = looked(Boards(250.0, counter=False))
     sampler.settle()
     told, seconds = sampled(sampler, tmp_path)
@@ -171,7 +171,7 @@ def test_numbers_of_another_container_are_not_taken_for_strangers(tmp_path, look
     assert "gpu:0.job_processes" not in told["statistics"]
 
 
-def test_a_machine_without_a_driver_never_asks_for_boards(tmp_path):
+def test_a_machine_without_a_driver_never_requests_boards(tmp_path):
     def never():
         raise AssertionError("there is no driver")
 
@@ -252,7 +252,7 @@ def test_a_machine_that_shows_nothing_still_gives_an_answer(tmp_path):
     assert told["looks"] > 0
 
 
-def test_what_fails_in_a_look_is_told_and_the_next_is_tried(tmp_path):
+def test_what_fails_in_a_look_is_reported_and_the_next_is_tried(tmp_path):
     sampler = Sampler(0.02, (), machine(tmp_path, driver=False))
     real = sampler._own.read
     sampler._own.read = lambda: 1 / 0
@@ -263,7 +263,7 @@ def test_what_fails_in_a_look_is_told_and_the_next_is_tried(tmp_path):
     assert "machine.cpu_pct" in told["statistics"]
 
 
-def test_a_run_of_hours_is_looked_at_less_often(tmp_path):
+def test_a_run_of_hours_is_checked_less_often(tmp_path):
     sampler = Sampler(0.1, (), tmp_path)
     assert sampler.wait_s() == 0.1
     sampler._run.at_ns = [0] * 36_000

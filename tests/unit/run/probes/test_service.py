@@ -90,7 +90,7 @@ def test_counters_come_on_our_clock(tmp_path, endpoint, monkeypatch):
 @pytest.mark.parametrize(
     ("path", "says"), [("/nothing", "status 404"), ("/page", "not the Prometheus text format: line 1")]
 )
-def test_an_endpoint_that_tells_nothing_is_absent_with_its_reason(tmp_path, endpoint, path, says):
+def test_an_endpoint_that_reports_nothing_is_absent_with_its_reason(tmp_path, endpoint, path, says):
     urls = {"llm": endpoint.url + path}
     with service_probe(scratch=tmp_path, scrapes=urls, every_s=0.05, gpus=False) as probe:
         sleep(0.3)
@@ -164,7 +164,7 @@ def watchers() -> list[psutil.Process]:
     return children("assay.run.probes")
 
 
-def test_a_watcher_that_is_killed_is_told_and_ends_nothing(tmp_path):
+def test_a_watcher_that_is_killed_is_reported_and_ends_nothing(tmp_path):
     with service_probe(scratch=tmp_path, pids={"llm": os.getpid()}, gpus=False) as probe:
         (watcher,) = watchers()
         watcher.send_signal(signal.SIGKILL)
@@ -178,7 +178,7 @@ def test_no_watcher_stays_when_the_body_raises(tmp_path):
     assert watchers() == []
 
 
-def test_the_watcher_ends_with_whoever_started_it(tmp_path):
+def test_the_watcher_ends_with_who_started_it(tmp_path):
     code = (
         "import sys, time; from pathlib import Path; from assay.run.probes import service_probe\n"
         "with service_probe(scratch=Path(sys.argv[1]), gpus=False) as p:\n"
@@ -213,7 +213,7 @@ def test_gpus_are_absent_with_a_reason_where_there_is_no_library():
     assert "pynvml is not installed" in GpuSeries(load).absent
 
 
-def test_llama_cpp_tells_its_own_view_of_a_real_model(tmp_path):
+def test_llama_cpp_reports_its_own_view_of_a_real_model(tmp_path):
     import httpx
 
     with smollm2() as url, service_probe(scratch=tmp_path, scrapes={"llm": f"{url}/metrics"}, every_s=0.3) as probe:

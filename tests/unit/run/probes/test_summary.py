@@ -139,7 +139,7 @@ def test_label_sets_of_one_server_are_added_up():
     assert view["ttft_ms.mean"]["value"] == pytest.approx(35.0)
 
 
-def test_times_told_as_counters_become_means():
+def test_times_reported_as_counters_become_means():
     text = (
         "# TYPE llamacpp:tokens_predicted_total counter\nllamacpp:tokens_predicted_total {n}\n"
         "# TYPE llamacpp:tokens_predicted_seconds_total counter\nllamacpp:tokens_predicted_seconds_total {s}\n"
@@ -149,7 +149,7 @@ def test_times_told_as_counters_become_means():
     assert view["output_tokens_per_s"]["value"] == pytest.approx(100.0)
 
 
-def test_nothing_is_told_without_readings():
+def test_nothing_is_reported_without_readings():
     assert summarise([], (0, S)) == {"covers": {"scrapes": 0}, "server_view": {}, "series": {}}
 
 
@@ -159,7 +159,7 @@ def test_a_server_with_very_many_series_is_cut_in_the_record():
     assert (len(told["series"]), told["left_out"]) == (200, 300)
 
 
-def test_labels_are_told_as_they_were():
+def test_labels_are_reported_as_they_were():
     (one,) = [MetricSeries(s.name, s.labels, "gauge", s.name) for s in parse('a{b="x\\"y"} 1').samples]
     one.add(0, 1.0)
     assert list(summarise([one], (0, S))["series"]) == ['a{b="x\\"y"}']

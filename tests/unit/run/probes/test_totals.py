@@ -108,7 +108,7 @@ def test_a_counter_that_stands_still_leaves_the_samples():
     assert (found["grade"], found["joules"]) == ("sampled", pytest.approx(30))
 
 
-def test_a_board_that_tells_neither_is_absent_with_its_reason():
+def test_a_board_that_reports_neither_is_absent_with_its_reason():
     columns = ReadingColumns()
     columns.gauge("gpu:0", "gpu_util_pct", 0, 1.0)
     found, absent = energies(columns, (0, S), {})
@@ -116,7 +116,7 @@ def test_a_board_that_tells_neither_is_absent_with_its_reason():
     assert absent == {"energy:gpu:0": "the board has no energy counter, and does not report its power"}
 
 
-def test_processors_memory_and_the_whole_system_are_told_apart():
+def test_processors_memory_and_the_whole_system_are_distinguished():
     columns = ReadingColumns()
     for source in ("rapl:package-0", "rapl:package-0-dram", "rapl:psys"):
         columns.counter(source, "energy_j", 0, 0.0)

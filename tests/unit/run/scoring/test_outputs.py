@@ -80,7 +80,7 @@ def test_a_line_of_others_needs_only_a_text(tmp_path):
         gzip.compress(b'{"text": "x"}\n' * 5000, mtime=0)[:-30],
     ],
 )
-def test_a_file_that_is_none_is_told_with_its_line(tmp_path, content):
+def test_a_file_that_is_none_is_reported_with_its_line(tmp_path, content):
     path = tmp_path / "x.gz"
     path.write_bytes(content)
     with pytest.raises(MeasureError) as caught:

@@ -107,7 +107,7 @@ def test_a_scorer_in_time_says_the_same():
     assert "nobody" in scored(rows, ["nobody"], within_s=60).absent
 
 
-def test_an_unknown_scorer_is_told():
+def test_an_unknown_scorer_is_reported():
     with pytest.raises(MeasureError) as caught:
         find_scorer("rogue")
     assert "rouge" in caught.value.problem.try_

@@ -85,7 +85,7 @@ def test_the_first_runtime_that_is_there_is_taken():
         ("docker", "docker"),
     ],
 )
-def test_a_missing_runtime_says_what_was_looked_for(asked, looked):
+def test_a_missing_runtime_says_what_was_searched_for(asked, looked):
     with pytest.raises(MeasureError) as caught:
         find_runtime(asked, "services.llm.image", there())
     assert f"(looked for {looked})" in caught.value.problem.message
@@ -400,7 +400,7 @@ def test_a_container_that_fails_says_why(image, base, scratch):
 
 
 @pytest.mark.live
-def test_an_image_that_is_not_there_is_told_in_the_words_of_the_runtime(image, base, scratch):
+def test_an_image_that_is_not_there_is_reported_in_the_words_of_the_runtime(image, base, scratch):
     missing = httpd(image="localhost/assay-test-nowhere:1")
     with pytest.raises(MeasureError, match="assay-test-nowhere") as caught, started({"web": missing}, base, scratch):
         pass

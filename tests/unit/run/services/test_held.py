@@ -39,7 +39,7 @@ with {how}({{"web": Service(command=(sys.executable, "web.py"))}}, base, base / 
 
 @pytest.mark.parametrize("how", ["held", "started"])
 @pytest.mark.parametrize("which", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_it_ends_when_whoever_holds_it_is_killed(tmp_path, scratch, how, which):
+def test_it_ends_when_who_holds_it_is_killed(tmp_path, scratch, how, which):
     (tmp_path / "web.py").write_text(LISTEN + "server.serve_forever()")
     holder = subprocess.Popen([sys.executable, "-c", HOLD.format(how=how), str(tmp_path)], stderr=subprocess.DEVNULL)
     try:
@@ -123,7 +123,7 @@ def test_a_shared_service_that_does_not_start_is_the_result_of_the_job(tmp_path)
     assert "no such model" in outcome.result.error.message
 
 
-def test_a_killed_keeper_is_told_and_leaves_nothing(tmp_path, scratch, service):
+def test_a_killed_keeper_is_reported_and_leaves_nothing(tmp_path, scratch, service):
     with held({"web": service(LISTEN + "server.serve_forever()")}, tmp_path, scratch) as running:
         pid = running["web"].pid
         os.kill(psutil.Process(pid).ppid(), signal.SIGKILL)

@@ -120,7 +120,7 @@ def test_a_relative_folder_means_nothing_in_a_container():
         "nginx: [emerg] bind() to 0.0.0.0:80 failed (98: Address already in use)",
     ],
 )
-def test_a_taken_port_is_told_in_many_words(line):
+def test_a_taken_port_is_reported_in_many_words(line):
     assert speaks_of_a_taken_port(["some line", line])
 
 

@@ -106,7 +106,7 @@ def test_a_service_cannot_name_one_that_is_not_there_yet(tmp_path, scratch, serv
         pass
 
 
-def test_one_that_dies_is_told_at_once_with_its_last_words(tmp_path, scratch, service, monkeypatch):
+def test_one_that_dies_is_reported_at_once_with_its_last_words(tmp_path, scratch, service, monkeypatch):
     monkeypatch.setenv("MODEL_KEY", "sesame-1234")
     script = "import os, sys; print('on stdout'); print('no model at', os.environ['KEY'], file=sys.stderr); sys.exit(7)"
     begin = monotonic()
@@ -128,7 +128,7 @@ def test_one_killed_by_a_signal_says_so(tmp_path, scratch, service):
         pass
 
 
-def test_one_that_never_gets_ready_is_told_with_its_last_answer(tmp_path, scratch, service):
+def test_one_that_never_gets_ready_is_reported_with_its_last_answer(tmp_path, scratch, service):
     script = LISTEN.replace("200", "503").replace(b"fine".decode(), "loading") + (
         "open('pid', 'w').write(str(os.getpid()))\nprint('still loading', flush=True)\nserver.serve_forever()"
     )

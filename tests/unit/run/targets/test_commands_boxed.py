@@ -46,7 +46,7 @@ def box_of(
     return make_box(order, asked, around, {"A": "1", "KEY": "sesame"}, tmp_path / "emit")
 
 
-def test_everything_that_a_command_is_told_is_on_its_command_line(
+def test_everything_that_a_command_is_reported_is_on_its_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "data").mkdir()

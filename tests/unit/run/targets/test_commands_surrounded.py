@@ -244,7 +244,7 @@ def test_a_client_finds_its_server_and_the_numbers_of_both_count(tmp_path: Path)
 
 
 @pytest.mark.live
-def test_a_client_whose_server_dies_is_told_so(tmp_path: Path) -> None:
+def test_a_client_whose_server_dies_is_reported_so(tmp_path: Path) -> None:
     dying = CLIENT.replace("/{index}", "/die")
     with pytest.raises(MeasureError) as caught:
         measured(tmp_path, with_server(tmp_path, dying))

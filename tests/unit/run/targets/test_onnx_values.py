@@ -137,7 +137,7 @@ def test_strings_from_a_file(tmp_path):
     assert values.read_file("x", STRING, "x.npy", tmp_path).tolist() == ["a", "bc"]
 
 
-def test_string_digest_tells_borders_apart():
+def test_string_digest_reports_borders_apart():
     one, two = np.array(["ab", "c"], object), np.array(["a", "bc"], object)
     assert values.digest(one, STRING) != values.digest(two, STRING)
 

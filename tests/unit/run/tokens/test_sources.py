@@ -246,7 +246,7 @@ def test_nobody_there_or_no_url_is_no_tokenizer():
     assert server_tokenizer("nonsense", {}, None) is None
 
 
-def test_a_server_that_fails_later_is_told_without_its_secrets():
+def test_a_server_that_fails_later_is_reported_without_its_secrets():
     broken = threading.Event()
     with serving(lambda path, body: (503, b"busy") if broken.is_set() else vllm(path, body)) as (url, _):
         tokenizer = server_tokenizer(url.replace("http://", "http://me:secret@"), {}, "m")

@@ -68,7 +68,7 @@ def test_source_and_licence_lie_beside_the_articles():
     assert all(str(end) in readme for end in (lengths[0], lengths[-1]))
 
 
-def test_every_article_is_asked_for_once():
+def test_every_article_is_requested_once():
     made = workset(tokens=tokenizer(), task="wikipedia-summary")
     assert {item.id for item in made.items} == {article.id for article in articles()}
     by_id = {article.id: article for article in articles()}

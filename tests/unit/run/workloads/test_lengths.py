@@ -47,7 +47,7 @@ def test_mean_and_bounds_are_kept(shape, mean, spread, low, high, open_ended):
     assert drawn.mean() == pytest.approx(mean, rel=0.02, abs=0.6)
 
 
-def test_the_spread_is_the_one_asked_for_where_bounds_are_far():
+def test_the_spread_is_the_one_requested_where_bounds_are_far():
     normal = lengths(mean=500, std=50)
     assert normal.std() == pytest.approx(50, rel=0.02)
     assert np.mean(np.abs(normal - 500) < 50) == pytest.approx(0.683, abs=0.02)

@@ -108,7 +108,7 @@ def message(role, content="text"):
         ({"prompt": "b", "id": "first"}, "has the id 'first' of line 1"),
     ],
 )
-def test_a_bad_line_is_told_with_its_number(tmp_path, row, expected):
+def test_a_bad_line_is_reported_with_its_number(tmp_path, row, expected):
     name = jsonl(tmp_path, {"prompt": "good", "id": "first"}, "", row)
     problem = refusal(tmp_path, file=name)
     assert problem.message.startswith("line 3 ")

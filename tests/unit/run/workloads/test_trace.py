@@ -86,7 +86,7 @@ def test_gzip_and_a_byte_order_mark_are_read(tmp_path):
     assert "is not UTF-8 text, plain or gzipped" in wrong(tmp_path / "cut.gz").message
 
 
-def test_a_trace_can_be_cut_and_the_rest_is_not_looked_at(tmp_path):
+def test_a_trace_can_be_cut_and_the_rest_is_not_checked(tmp_path):
     path = write(tmp_path, "at,input_tokens\n0,1\n1,2\n2,3\nnonsense,x\n")
     assert len(read_trace(path, at_most=2)) == 2
     assert len(read_trace(path, within_s=1.5)) == 2
@@ -118,7 +118,7 @@ def test_a_trace_can_be_cut_and_the_rest_is_not_looked_at(tmp_path):
         ('{"at": true}\n', 1, "has True for at"),
     ],
 )
-def test_a_bad_line_is_told_with_its_number(tmp_path, text, line, expected):
+def test_a_bad_line_is_reported_with_its_number(tmp_path, text, line, expected):
     problem = wrong(write(tmp_path, text))
     assert problem.message.startswith(f"line {line} ")
     assert expected in problem.message

@@ -144,7 +144,7 @@ def test_every_sample_is_recognised_and_makes_a_valid_benchmark(name: str) -> No
     assert loaded.benchmark.place.engine == "kubernetes"
 
 
-def test_a_server_becomes_a_service_and_its_client_is_told_where_it_is() -> None:
+def test_a_server_becomes_a_service_and_its_client_gets_its_address() -> None:
     document: Any = imported(read("inference.toml")).document
     assert document["services"] == {
         "server": {
@@ -376,7 +376,7 @@ def test_without_a_command_the_image_has_its_own() -> None:
     load(imported(changed(SMALL, ("ml",), {"args": "--fast"})).document)
 
 
-def test_code_that_nobody_named_is_asked_for() -> None:
+def test_code_that_nobody_named_is_requested() -> None:
     made = imported(read("script-mode.toml"))
     assert any("set target.code to what `--script` named" in line for line in made.remarks)
     with pytest.raises(SpecError, match="code is not set"):

@@ -161,7 +161,7 @@ def test_where_two_places_disagree_the_one_that_was_acted_on_holds() -> None:
         ({"n_clients": "4"}, {"concurrency": 4, "requests": 20}),
     ],
 )
-def test_what_is_told_of_the_load_decides_its_shape(client: dict[str, object], load_: dict[str, object]) -> None:
+def test_what_is_reported_of_the_load_decides_its_shape(client: dict[str, object], load_: dict[str, object]) -> None:
     recipe = {"job": {"service": {"model": "phi"}, "client": client}}
     assert imported(recipe).document["load"] == load_
     assert load(recipe).benchmark.load.requests == load_.get("requests")
@@ -328,6 +328,6 @@ def outcome(document: dict[str, Any]) -> tuple[Imported | None, tuple[Problem, .
 
 @settings(max_examples=100, deadline=None)
 @given(VALUES)
-def test_any_value_at_all_can_be_looked_at(document: Any) -> None:
+def test_any_value_at_all_can_be_checked(document: Any) -> None:
     if isinstance(document, dict):
         assert recognises(document) in (True, False)

@@ -66,7 +66,7 @@ def test_what_may_pass_is_no_refusal(status, refusal):
     assert (found.said, found.is_refusal, found.has_no_bucket) == (status, refusal, False)
 
 
-def test_a_bucket_that_is_not_there_is_told_from_an_object_that_is_not():
+def test_a_bucket_that_is_not_there_is_distinguished_from_an_object_that_is_not():
     assert answered("404 Not Found", "<Error><Code>NoSuchBucket</Code></Error>").has_no_bucket
     assert not answered("404 Not Found", "<Error><Code>NoSuchKey</Code></Error>").has_no_bucket
 
@@ -77,6 +77,6 @@ def test_a_machine_without_an_identity_has_no_credentials():
     assert not read_answer(NOT_THERE).has_no_credentials
 
 
-def test_anything_else_is_told_as_it_came_and_not_at_length():
+def test_anything_else_is_reported_as_it_came_and_not_at_length():
     assert read_answer("odd").said == "odd"
     assert len(read_answer("odd " * 1000).said) <= 300

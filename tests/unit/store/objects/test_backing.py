@@ -154,7 +154,7 @@ def test_the_room_for_copies_may_change(tmp_path):
 @pytest.mark.parametrize(
     "text", ["", "{}", "[]", '{"url": 3}', '{"url": "s3://b/c", "cache_bytes": "x"}', '{"url": "x"}']
 )
-def test_a_damaged_memory_is_told_and_not_guessed(tmp_path, text):
+def test_a_damaged_memory_is_reported_and_not_guessed(tmp_path, text):
     (tmp_path / "objects.json").write_text(text)
     with pytest.raises(StoreError, match="where the object store is"):
         remembered(tmp_path)

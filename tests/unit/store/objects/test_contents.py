@@ -122,7 +122,7 @@ def test_a_damaged_copy_is_replaced_by_the_object(objects, samples, files):
     assert files.path(DIGEST).read_bytes() == CONTENT
 
 
-def test_a_damaged_copy_that_was_never_sent_is_told(samples, files):
+def test_a_damaged_copy_that_was_never_sent_is_reported(samples, files):
     samples.write(SETS)
     put(files)
     samples.path(SAMPLES).write_bytes(b"damaged")
@@ -143,7 +143,7 @@ def test_a_damaged_object_is_never_used(objects, samples, files):
     assert not samples.path(SAMPLES).exists()
 
 
-def test_what_is_nowhere_is_told_as_without_an_object_store(samples, files):
+def test_what_is_nowhere_is_reported_as_without_an_object_store(samples, files):
     with pytest.raises(StoreError, match="cannot read samples"):
         samples.read(SAMPLES)
     assert files.find(DIGEST) is None

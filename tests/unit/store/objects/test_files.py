@@ -50,7 +50,7 @@ def test_what_is_put_again_is_replaced(objects, source):
     assert content_of(objects) == b"second"
 
 
-def test_what_is_not_there_is_told(objects):
+def test_what_is_not_there_is_reported(objects):
     with pytest.raises(FileNotFoundError):
         content_of(objects)
     assert list(objects.list("samples")) == []

@@ -37,7 +37,7 @@ def test_a_whole_store_is_whole(store, sent):
         )
 
 
-def test_every_kind_of_flaw_is_told_apart(store, place, sent):
+def test_every_kind_of_flaw_is_distinguished(store, place, sent):
     first, second = store.runs(sent)
     waiting, missing = store.samples.key(first.samples), store.samples.key(second.samples)
     (answers,) = {digest for run in (first, second) for digest in run.files.values()}
@@ -121,7 +121,7 @@ def test_an_upload_is_named_until_it_becomes_samples(store, clock, sent):
         assert wanted(session, store.samples, "samples", asked) == {samples}
 
 
-def test_many_files_are_asked_for_in_parts(store, sent):
+def test_many_files_are_requested_in_parts(store, sent):
     asked = {f"{number:064x}" for number in range(3000)} | {store.runs(sent)[0].samples}
     with store._reading() as session:
         assert wanted(session, store.samples, "samples", asked) == {store.runs(sent)[0].samples}

@@ -59,7 +59,7 @@ def test_a_file_is_sent_or_deleted_as_was_said_last(tmp_path_factory, steps):
         assert outbox.count(action) == len(told(outbox, action))
 
 
-def test_a_mark_that_cannot_be_made_is_told(tmp_path):
+def test_a_mark_that_cannot_be_made_is_reported(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError) as refused:
         Outbox(tmp_path / "file").to_send("samples", A)

@@ -124,7 +124,7 @@ def test_content_that_changed_on_the_way_is_fetched_again_and_else_refused(s3, b
     assert {path.name for path in tmp_path.iterdir()} == {"content", "copy"}
 
 
-def test_what_the_server_refuses_is_told_in_words_and_without_the_secret(s3, source, monkeypatch):
+def test_what_the_server_refuses_is_reported_in_words_and_without_the_secret(s3, source, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2 hunter2")
     objects = S3Objects(parse_place(s3.url()))
     for ask in (

@@ -106,7 +106,7 @@ def test_removing_a_campaign_deletes_its_objects_unless_another_has_them(store, 
     assert keys(place) == []
 
 
-def test_objects_are_deleted_later_when_the_store_was_away_and_not_if_somebody_has_them_again(store, place, left):
+def test_objects_are_deleted_later_when_the_store_was_away_and_not_if_another_has_them_again(store, place, left):
     first, _job = measured(store, left)
     store.end_campaign(first, "done", SYSTEM_CLOCK)
     before = keys(place)
@@ -284,7 +284,7 @@ def test_two_processes_do_not_send_at_once(objects, shelves):
     assert pass_over(shelves).files == 1
 
 
-def test_a_disk_that_cannot_be_read_is_told(objects, shelves, monkeypatch):
+def test_a_disk_that_cannot_be_read_is_reported(objects, shelves, monkeypatch):
     put(shelves, b"x")
 
     def broken(*_):

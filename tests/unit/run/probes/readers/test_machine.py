@@ -85,7 +85,7 @@ def test_files_are_read_anew_each_time(tree):
     assert "cpu_mhz" not in told.states
 
 
-def test_a_container_without_sys_still_tells_the_rest(tree):
+def test_a_container_without_sys_still_reports_the_rest(tree):
     bare = tree / "bare"
     bare.mkdir()
     (tree / "proc").rename(bare / "proc")
@@ -98,14 +98,14 @@ def test_a_container_without_sys_still_tells_the_rest(tree):
     assert machine.throttled((0, 1)) is None
 
 
-def test_a_machine_that_tells_nothing_says_why_of_each_part(tmp_path):
+def test_a_machine_that_reports_nothing_says_why_of_each_part(tmp_path):
     machine = LinuxMachine(tmp_path)
     assert machine.read(slow=True).totals == {}
     assert len(machine.absent) == 8
     assert "no such file" in machine.absent["machine.cpu_pct"]
 
 
-def test_a_part_that_is_lost_in_the_middle_is_told_once(tree):
+def test_a_part_that_is_lost_in_the_middle_is_reported_once(tree):
     machine = LinuxMachine(tree)
     put(tree, "proc/meminfo", "nothing\n")
     assert "memory_available_bytes" not in machine.read(slow=False).states
@@ -125,7 +125,7 @@ def test_a_core_that_throttles_is_seen_in_the_window_in_which_its_count_grew(tre
     assert machine.throttled((after, after + 10**12)) == ()
 
 
-def test_a_raspberry_pi_tells_by_bits(tree):
+def test_a_raspberry_pi_reports_by_bits(tree):
     put(tree, "sys/devices/platform/soc/soc:firmware/get_throttled", "50005\n")
     machine = LinuxMachine(tree)
     machine.read(slow=True)

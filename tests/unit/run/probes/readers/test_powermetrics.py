@@ -20,7 +20,7 @@ def test_the_power_of_all_parts_together_is_read():
     assert parse(report()) == (0.503, 7.5)
 
 
-def test_a_mac_with_an_intel_processor_tells_watts():
+def test_a_mac_with_an_intel_processor_reports_watts():
     assert parse(report(None, package_watts=21.5)) == (0.503, 21.5)
 
 

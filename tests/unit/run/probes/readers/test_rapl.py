@@ -64,7 +64,7 @@ def test_joules_are_counted_from_the_first_look(tmp_path):
     assert (second.since_ns, second.at_ns) == (0, S // 2)
 
 
-def test_a_counter_that_begins_again_goes_on(tmp_path):
+def test_a_counter_that_begins_again_continues(tmp_path):
     file = zone(tmp_path, "intel-rapl:0", "package-0", RANGE_UJ - 30_000_000)
     rapl = Rapl(tmp_path)
     rapl.read(at(0))
@@ -74,7 +74,7 @@ def test_a_counter_that_begins_again_goes_on(tmp_path):
     assert rapl.unsure("rapl:package-0", (0, S)) == ""
 
 
-def test_a_gap_in_which_it_may_have_gone_round_twice_is_told(tmp_path):
+def test_a_gap_in_which_it_may_have_gone_round_twice_is_reported(tmp_path):
     file = zone(tmp_path, "intel-rapl:0", "package-0", 1_000_000)
     rapl = Rapl(tmp_path)
     rapl.read(at(0))

@@ -64,7 +64,7 @@ def test_a_chat_request_is_greedy_seeded_and_streamed():
     }
 
 
-def test_no_length_is_asked_for_where_none_is_given():
+def test_no_length_is_requested_where_none_is_given():
     assert "max_tokens" not in sent(Item("a", ("hi",)))
 
 
@@ -130,13 +130,13 @@ def test_completions_are_read():
 
 
 @pytest.mark.parametrize("api", [name for name in plugin_names(APIS) if name != "http"])
-def test_a_missing_model_is_told_when_the_request_is_built(api):
+def test_a_missing_model_is_reported_when_the_request_is_built(api):
     with pytest.raises(MeasureError, match=r"target\.model is missing"):
         find_api(target(api=api, model=None), 0)
     assert find_api(target(api=api, model=None, options={"model": "x"}), 0)
 
 
-def test_an_unknown_protocol_is_told_with_those_that_are_known():
+def test_an_unknown_protocol_is_reported_with_those_that_are_known():
     with pytest.raises(MeasureError, match="qdrant") as found:
         find_api(target(api="qdrant"), 0)
     assert "openai-chat" in found.value.problem.try_
@@ -149,7 +149,7 @@ def test_headers_of_the_user_win_whatever_their_case():
     assert headers == {"Content-Type": "application/json", "ACCEPT": "x", "Authorization": "Bearer ${env:KEY}"}
 
 
-def test_ollama_gets_its_options_where_it_looks_for_them():
+def test_ollama_gets_its_options_where_it_searches_them():
     body = sent(api="ollama", seed=3, options={"num_ctx": 512, "keep_alive": "5m", "options": {"top_k": 1}})
     assert body == {
         "model": "m",

@@ -59,7 +59,7 @@ def test_without_any_count_nothing_is_guessed():
     assert values(found, "chunk_gap_ms") == [10.0] * 3
 
 
-def test_a_wrong_tokenizer_is_told_apart_with_both_numbers():
+def test_a_wrong_tokenizer_is_distinguished_with_both_numbers():
     book = Book()
     for _ in range(5):
         book.stream(chat(WORDS, output=4))
@@ -115,7 +115,7 @@ def bundles(output=12):
     return chat([" a b c d", " e f g h", " i j k l"], output=output, role=False)
 
 
-def test_a_server_that_bundles_is_told_apart_and_tokens_are_spread_by_a_tokenizer():
+def test_a_server_that_bundles_is_distinguished_and_tokens_are_spread_by_a_tokenizer():
     events = chat([" a b c d e f", " g h", " i j k l"], output=12, role=False)
     _, rows, found = seen(Book().stream(events, ttft=100, gap=40), Counter(local=Letters()))
     assert rows.piece_tokens[:3].tolist() == [6, 2, 4]
@@ -160,7 +160,7 @@ def test_a_servers_tokenizer_is_not_asked_without_end():
     assert "spread evenly" in found.facts["tokens"]["itl_ms_is"]
 
 
-def test_hidden_reasoning_is_told_apart_and_counts_for_no_gap():
+def test_hidden_reasoning_is_distinguished_and_counts_for_no_gap():
     details = {"completion_tokens_details": {"reasoning_tokens": 100}}
     events = [
         *chat(WORDS, role=False, done=False),

@@ -319,7 +319,7 @@ def test_lengths_asked_and_counted_and_reasons_to_finish():
     assert facts["lengths"]["input"]["difference"]["max"] == 4
 
 
-def test_the_load_that_was_asked_for_stands_beside_the_one_there_was():
+def test_the_load_that_was_requested_stands_beside_the_one_there_was():
     book = Book().stream(FOUR).stream(FOUR, due=500.0)
     facts = seen(book, load={"rate": 5.0}, window=(0.0, 1000.0)).facts["load"]
     assert (facts["asked_per_s"], facts["offered_per_s"], facts["delivered_per_s"]) == (5.0, 2.0, 2.0)
@@ -327,7 +327,7 @@ def test_the_load_that_was_asked_for_stands_beside_the_one_there_was():
     assert seen(book).facts["load"]["asked_concurrency"] == 1
 
 
-def test_stages_are_told_apart():
+def test_stages_are_distinguished():
     book = Book().stream(FOUR, ttft=50.0, stage=0).stream(FOUR, due=100.0, ttft=80.0, stage=1)
     stages = seen(book).facts["stages"]
     assert [(one["stage"], one["due"], one["ttft_ms"]["p50"]) for one in stages] == [(0, 1, 50.0), (1, 1, 80.0)]

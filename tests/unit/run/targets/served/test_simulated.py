@@ -84,7 +84,7 @@ def test_a_stream_without_done_and_without_usage_is_counted_by_the_servers_token
 
 
 @pytest.mark.parametrize("kind", ["error-event", "malformed-event"])
-def test_what_is_wrong_inside_a_stream_is_told(ask, kind):
+def test_what_is_wrong_inside_a_stream_is_reported(ask, kind):
     _, found = ask(error=[f"{kind}:every=2"], requests=10)
     ((name, told),) = found.facts["errors"].items()
     assert name == f"content: {'malformed' if kind == 'malformed-event' else kind}"
@@ -93,7 +93,7 @@ def test_what_is_wrong_inside_a_stream_is_told(ask, kind):
     assert found.metrics["error_rate"] > 0.3
 
 
-def test_errors_are_told_in_the_servers_words(ask):
+def test_errors_are_reported_in_the_servers_words(ask):
     _, found = ask(options={"model": "other"}, requests=4)
     ((name, told),) = found.facts["errors"].items()
     assert name == "status 404"

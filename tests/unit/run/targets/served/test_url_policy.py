@@ -103,7 +103,7 @@ def test_every_address_of_a_name_is_checked_and_kept(monkeypatch):
             origin_of("http://turning.example")
 
 
-def test_the_proxy_is_checked_and_so_is_what_it_is_asked_for(monkeypatch):
+def test_the_proxy_is_checked_and_so_is_what_it_is_requested(monkeypatch):
     monkeypatch.setenv(URL_POLICY, "public")
     monkeypatch.setattr("socket.getaddrinfo", lambda host, port, **_: [(2, 1, 6, "", (host, port))])
     with pytest.raises(MeasureError) as caught:

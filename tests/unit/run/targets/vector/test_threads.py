@@ -125,7 +125,7 @@ def test_stages_of_a_closed_loop():
     assert (found.due_ns.max() - found.window[0]) / 1e9 == pytest.approx(0.6, abs=0.1)
 
 
-def test_failures_are_counted_and_the_load_goes_on():
+def test_failures_are_counted_and_the_load_continues():
     found = drive(Slow(0.0005, fail_every=4), {"concurrency": 2, "requests": 400})
     failed = found.outcome[found.measured()] == 1
     assert failed.mean() == pytest.approx(0.25, abs=0.03)
