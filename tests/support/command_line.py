@@ -19,7 +19,9 @@ def called(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[
     out, err, before = io.StringIO(), io.StringIO(), signal.getsignal(signal.SIGTERM)
     with redirect_stdout(out), redirect_stderr(err), chdir(cwd or Path.cwd()), pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["assay", *words])
-        with pytest.raises(SystemExit) as ended:
-            main()
-    signal.signal(signal.SIGTERM, before)
+        try:
+            with pytest.raises(SystemExit) as ended:
+                main()
+        finally:
+            signal.signal(signal.SIGTERM, before)
     return subprocess.CompletedProcess(words, int(ended.value.code or 0), out.getvalue(), err.getvalue())

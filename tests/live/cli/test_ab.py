@@ -8,8 +8,6 @@ import sys
 import pytest
 from tests.support.in_turn import Machine, on
 
-from assay.cli.main import main
-
 ASSAY = [sys.executable, "-m", "assay"]
 # Noise of a few percent, and a number that the setting decides.
 BENCH = """
@@ -24,20 +22,6 @@ measure: {{runs: 2, probe: off}}
 
 def assay(*arguments, **options):
     return subprocess.run([*ASSAY, *map(str, arguments)], capture_output=True, text=True, **options)
-
-
-@pytest.fixture
-def cli(monkeypatch, capsys):
-    """Run a command in this process; its exit code and what it printed."""
-
-    def call(*words):
-        monkeypatch.setattr("sys.argv", ["assay", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = capsys.readouterr()
-        return int(ended.value.code or 0), said.out, said.err
-
-    return call
 
 
 def of_command(job):

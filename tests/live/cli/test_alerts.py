@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import sys
 from contextlib import closing
 
 import pytest
@@ -12,31 +10,14 @@ from tests.unit.alert.notify.receivers import Reply, receiving
 from tests.unit.alert.setups import failed, rule
 
 from assay.alert.evaluate import evaluate
-from assay.cli.main import main
 from assay.clock import SYSTEM_CLOCK
 from assay.store.location import store_folder
 from assay.store.notices import NewNotice, Notices
 from assay.store.store import Store
 
 
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Run a command in this process; gives its exit code and what it printed."""
-
-    def _run(*words: str) -> tuple[int, str, str]:
-        before = signal.getsignal(signal.SIGTERM)
-        monkeypatch.setattr(sys, "argv", ["assay", *words])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        signal.signal(signal.SIGTERM, before)
-        said = capsys.readouterr()
-        return int(ended.value.code or 0), said.out, said.err
-
-    return _run
-
-
 @pytest.fixture(params=["here", pytest.param("server", marks=pytest.mark.live)])
-def alerts(request, run, monkeypatch):
+def alerts(request, cli, monkeypatch):
     """Run a verb of `assay alerts` where the alerts are, beside a way to open one."""
     if request.param == "here":
         store, words = Store(store_folder(None)), ()
@@ -46,7 +27,7 @@ def alerts(request, run, monkeypatch):
     monkeypatch.delenv("ASSAY_SERVER", raising=False)
 
     def _alerts(*said: str) -> str:
-        code, out, problem = run("alerts", *said, *words)
+        code, out, problem = cli("alerts", *said, *words)
         assert code == 0, problem
         return out
 
@@ -150,22 +131,22 @@ def test_messages_are_listed_and_what_was_given_up_is_sent_again(alerts):
     assert say("notices", "--state", "given-up") == "no messages\n"
 
 
-def test_a_message_that_was_given_up_is_sent_after_all(run):
+def test_a_message_that_was_given_up_is_sent_after_all(cli):
     with closing(Store(store_folder(None))) as store:
         (alert,) = evaluate(store, [failed("a")], [rule("job failed")], SYSTEM_CLOCK)
         notices = Notices(store.engine, SYSTEM_CLOCK)
         notices.put([NewNotice(f"{alert.id}:1:chat", "chat", alert.id, "{}")])
         notices.failed(notices.take("chat"), "it is not wanted", retry=False)
         (notice,) = notices.list(state="given-up")
-    assert "it is not wanted" in run("alerts", "notices", "--state", "given-up")[1]
-    assert run("alerts", "resend", str(notice.id))[1].startswith(f"{notice.id} waiting for chat")
-    assert run("alerts", "notices", "--state", "given-up")[1] == "no messages\n"
-    code, _, problem = run("alerts", "resend", str(notice.id))
+    assert "it is not wanted" in cli("alerts", "notices", "--state", "given-up")[1]
+    assert cli("alerts", "resend", str(notice.id))[1].startswith(f"{notice.id} waiting for chat")
+    assert cli("alerts", "notices", "--state", "given-up")[1] == "no messages\n"
+    code, _, problem = cli("alerts", "resend", str(notice.id))
     assert code == 2
     assert "error[lifecycle]" in problem
 
 
-def test_a_channel_is_tried(run, write, monkeypatch):
+def test_a_channel_is_tried(cli, write, monkeypatch):
     monkeypatch.setenv("KEY", "s3cret")
     with receiving(Reply(), Reply(500, body=b"not you, s3cret")) as receiver:
         file = write(
@@ -173,14 +154,14 @@ def test_a_channel_is_tried(run, write, monkeypatch):
             f"hook: {{kind: webhook, url: '{receiver.url}', secret: '${{env:KEY}}'}}\n"
             "other: {kind: slack, url: '${env:NOT_SET}'}\n",
         )
-        said = run("alerts", "test-channel", "hook", "--channels", str(file), "--public-url", "https://a.example.com")
+        said = cli("alerts", "test-channel", "hook", "--channels", str(file), "--public-url", "https://a.example.com")
         assert said[:2] == (0, "hook took the test message\n")
-        code, _, problem = run("alerts", "test-channel", "hook", "--channels", str(file))
+        code, _, problem = cli("alerts", "test-channel", "hook", "--channels", str(file))
     assert receiver.received[0].document()["event"] == "test"
     assert code == 3
     assert "answered 500" in problem
     assert "s3cret" not in problem
-    code, _, problem = run("alerts", "test-channel", "hok", "--channels", str(file))
+    code, _, problem = cli("alerts", "test-channel", "hok", "--channels", str(file))
     assert code == 2
     assert "did you mean hook?" in problem
 
@@ -198,13 +179,13 @@ def test_a_channel_is_tried(run, write, monkeypatch):
         (("rules", "rm", "none"), "unknown-rule"),
     ],
 )
-def test_what_is_wrong_is_reported(run, words, code):
-    exit_code, out, problem = run("alerts", *words)
+def test_what_is_wrong_is_reported(cli, words, code):
+    exit_code, out, problem = cli("alerts", *words)
     assert (exit_code, out) == (2, "")
     assert f"error[{code}]" in problem
 
 
-def test_a_refused_word_changes_nothing(alerts, run):
+def test_a_refused_word_changes_nothing(alerts, cli):
     say, open_ = alerts
     alert = open_("a")
     assert json.loads(say("show", alert.id, "--format", "json"))["state"] == "open"
@@ -213,17 +194,17 @@ def test_a_refused_word_changes_nothing(alerts, run):
     assert json.loads(say("show", alert.id, "--format", "json"))["state"] == "open"
 
 
-def test_a_local_run_that_fails_opens_an_alert(run, write):
+def test_a_local_run_that_fails_opens_an_alert(cli, write):
     script = write("step.sh", "exit 1\n")
     file = write(
         "broken.yaml", "benchmark: broken\ntarget: {command: sh step.sh}\nmeasure: {runs: 1}\nalerts: [job failed]\n"
     )
-    code, _, _ = run("run", str(file), "--quiet")
+    code, _, _ = cli("run", str(file), "--quiet")
     assert code == 3
-    _, out, _ = run("alerts", "list", "--format", "json")
+    _, out, _ = cli("alerts", "list", "--format", "json")
     (alert,) = json.loads(out)
     assert (alert["kind"], alert["benchmark"], alert["state"]) == ("failed", "broken", "open")
     script.write_text("exit 0\n")
-    run("run", str(file), "--quiet")
-    _, out, _ = run("alerts", "list", "--all", "--format", "json")
+    cli("run", str(file), "--quiet")
+    _, out, _ = cli("alerts", "list", "--all", "--format", "json")
     assert [one["state"] for one in json.loads(out)] == ["resolved"]

@@ -9,32 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.live.cli.kept import Kept
-
-from assay.cli.main import main
-
-
-@pytest.fixture
-def kept(tmp_path, monkeypatch):
-    found = Kept(tmp_path / "store")
-    monkeypatch.setenv("ASSAY_STORE", str(tmp_path / "store"))
-    monkeypatch.chdir(tmp_path)
-    yield found
-    found.store.close()
-
-
-@pytest.fixture
-def cli(monkeypatch, capsys):
-    """Run a command; its exit code and what it printed."""
-
-    def call(*words):
-        monkeypatch.setattr("sys.argv", ["assay", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = capsys.readouterr()
-        return int(ended.value.code or 0), said.out, said.err
-
-    return call
 
 
 def answers(text: str) -> dict[str, str]:

@@ -15,7 +15,6 @@ import pytest
 from tests.support.redis_server import free_port
 
 import assay
-from assay.cli.main import main
 
 pytestmark = pytest.mark.live
 
@@ -64,20 +63,10 @@ def server(processes):
 
 
 @pytest.fixture
-def cli(server, monkeypatch, capsys):
-    """Run a command in this process; gives its exit code and what it printed."""
+def cli(cli, server, monkeypatch):
+    """Run a command in this process, for the server."""
     monkeypatch.setenv("ASSAY_SERVER", server)
-
-    def _cli(*words: str) -> tuple[int, str, str]:
-        before = signal.getsignal(signal.SIGTERM)
-        monkeypatch.setattr(sys, "argv", ["assay", *words])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        signal.signal(signal.SIGTERM, before)
-        said = capsys.readouterr()
-        return int(ended.value.code or 0), said.out, said.err
-
-    return _cli
+    return cli
 
 
 @pytest.fixture

@@ -7,32 +7,6 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from tests.live.cli.kept import Kept
-
-from assay.cli.main import main
-
-
-@pytest.fixture
-def kept(tmp_path, monkeypatch):
-    found = Kept(tmp_path / "store")
-    monkeypatch.setenv("ASSAY_STORE", str(tmp_path / "store"))
-    monkeypatch.chdir(tmp_path)
-    yield found
-    found.store.close()
-
-
-@pytest.fixture
-def cli(monkeypatch, capsys):
-    """Run a command; its exit code and what it printed."""
-
-    def call(*words):
-        monkeypatch.setattr("sys.argv", ["assay", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = capsys.readouterr()
-        return int(ended.value.code or 0), said.out, said.err
-
-    return call
 
 
 def last_line(text: str) -> str:

@@ -5,25 +5,13 @@ import json
 import pytest
 from tests.support.simulated import llm_server
 
-from assay.cli.main import main
-
 pytestmark = pytest.mark.live
 
 
-@pytest.fixture
-def cli(monkeypatch, capsys, tmp_path):
-    """Run a command; its exit code and what it printed."""
+@pytest.fixture(autouse=True)
+def store(monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("ASSAY_STORE", str(tmp_path / "store"))
     monkeypatch.delenv("ASSAY_SERVER", raising=False)
-
-    def call(*words):
-        monkeypatch.setattr("sys.argv", ["assay", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = capsys.readouterr()
-        return int(ended.value.code or 0), said.out, said.err
-
-    return call
 
 
 def write(folder, url, **load):

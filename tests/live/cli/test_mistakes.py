@@ -3,38 +3,20 @@
 from __future__ import annotations
 
 import json
-import signal
-import sys
-from collections.abc import Callable
 
 import pytest
-
-from assay.cli.main import main
 
 PROGRAM = "benchmark: p\ntarget: {{command: {}}}\nmeasure: {{runs: 1}}\n"
 AXIS = ", ".join(map(str, range(1, 101)))
 
 
-@pytest.fixture
-def cli(tmp_path, monkeypatch, capsys) -> Callable[..., tuple[int, str, str]]:
-    """Run a command in this process, in a folder of its own; gives exit code and output."""
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch) -> None:
+    """A folder of its own with a benchmark, and an empty store."""
     (tmp_path / "bench.yaml").write_text(PROGRAM.format("echo 1"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ASSAY_SERVER", raising=False)
     monkeypatch.setenv("ASSAY_STORE", str(tmp_path / "store"))
-
-    def _cli(*words: str) -> tuple[int, str, str]:
-        before = signal.getsignal(signal.SIGTERM)
-        monkeypatch.setattr(sys, "argv", ["assay", *words])
-        try:
-            with pytest.raises(SystemExit) as ended:
-                main()
-        finally:
-            signal.signal(signal.SIGTERM, before)
-        said = capsys.readouterr()
-        return int(ended.value.code or 0), said.out, said.err
-
-    return _cli
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal
 import socketserver
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ import pytest
 import typer
 from tests.support.running_server import RunningServer
 
-from assay.cli.main import app, main
+from assay.cli.main import app
 from assay.errors import MeasureError
 from assay.place.fleet.client import FleetClient
 from assay.place.fleet.protocol import Enrolment
@@ -118,26 +116,13 @@ def _verbs() -> list[Verb]:
 VERBS = _verbs()
 
 
-@pytest.fixture
-def cli(tmp_path, monkeypatch, capsys) -> Callable[..., tuple[int, str, str]]:
-    """Run a command in this process, in a folder with the files that verbs ask for; gives exit code and output."""
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch) -> None:
+    """A folder of its own with the files that verbs ask for."""
     (tmp_path / "bench.yaml").write_text(COMMAND)
     (tmp_path / "scheduled.yaml").write_text(SCHEDULED)
     (tmp_path / "series.csv").write_text(SERIES)
     monkeypatch.chdir(tmp_path)
-
-    def _cli(*words: str) -> tuple[int, str, str]:
-        before = signal.getsignal(signal.SIGTERM)
-        monkeypatch.setattr(sys, "argv", ["assay", *words])
-        try:
-            with pytest.raises(SystemExit) as ended:
-                main()
-        finally:
-            signal.signal(signal.SIGTERM, before)
-        said = capsys.readouterr()
-        return int(ended.value.code or 0), said.out, said.err
-
-    return _cli
 
 
 def test_verbs_are_found():

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import json
-import signal
-import sys
-from collections.abc import Callable
 
 import pytest
 from tests.support.simulated import llm_server
-
-from assay.cli.main import main
 
 ENDPOINT = "benchmark: chat\ntarget:\n  endpoint: http://127.0.0.1:9/v1\n  api: {api}\n"
 CHAT = ENDPOINT.format(api="openai-chat") + "  model: m\n"
@@ -48,9 +43,9 @@ WRONG = {
 }
 
 
-@pytest.fixture
-def cli(tmp_path, monkeypatch, capsys) -> Callable[..., tuple[int, str, str]]:
-    """Run a command in this process, in a folder of its own; gives exit code and output."""
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch) -> None:
+    """A folder of its own with files of prompts, and an empty store."""
     (tmp_path / "sharegpt.json").write_text(json.dumps(SHAREGPT))
     (tmp_path / "pretty.json").write_text(json.dumps(SHAREGPT, indent=2))
     (tmp_path / "turns.jsonl").write_text('{"prompt": "one"}\n{"turns": ["one", "two"]}\n')
@@ -58,19 +53,6 @@ def cli(tmp_path, monkeypatch, capsys) -> Callable[..., tuple[int, str, str]]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ASSAY_SERVER", raising=False)
     monkeypatch.setenv("ASSAY_STORE", str(tmp_path / "store"))
-
-    def _cli(*words: str) -> tuple[int, str, str]:
-        before = signal.getsignal(signal.SIGTERM)
-        monkeypatch.setattr(sys, "argv", ["assay", *words])
-        try:
-            with pytest.raises(SystemExit) as ended:
-                main()
-        finally:
-            signal.signal(signal.SIGTERM, before)
-        said = capsys.readouterr()
-        return int(ended.value.code or 0), said.out, said.err
-
-    return _cli
 
 
 @pytest.mark.parametrize("verb", ["validate", "plan", "run"])

@@ -6,7 +6,6 @@ import pytest
 from tests.support.leaving import document, install
 
 import assay
-from assay.cli.main import main
 from assay.documents import to_plain
 
 pytestmark = pytest.mark.live
@@ -17,20 +16,6 @@ def _leaver(tmp_path, monkeypatch):
     install(tmp_path / "site", monkeypatch)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")
-
-
-@pytest.fixture
-def cli(monkeypatch, capsys):
-    """Run a command; its exit code and what it printed."""
-
-    def call(*words):
-        monkeypatch.setattr("sys.argv", ["assay", *words])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = capsys.readouterr()
-        return int(ended.value.code or 0), said.out, said.err
-
-    return call
 
 
 def test_scoring_later_says_what_the_run_said(cli):

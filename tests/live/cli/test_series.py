@@ -1,29 +1,21 @@
 """`assay series` and `assay explain` as a user meets them."""
 
-import io
 import json
 import os
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-
-from assay.cli.main import main
+from tests.support.command_line import called
 
 
 @pytest.fixture
-def assay(monkeypatch):
-    """Runs a command in this process."""
+def assay():
+    """Run a command in this process."""
 
     def run(*arguments):
-        out, err = io.StringIO(), io.StringIO()
-        monkeypatch.setattr(sys, "argv", ["assay", *map(str, arguments)])
-        with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
-            main()
-        return SimpleNamespace(returncode=ended.value.code or 0, stdout=out.getvalue(), stderr=err.getvalue())
+        return called(*map(str, arguments))
 
     return run
 

@@ -12,6 +12,7 @@ import sys
 import httpx
 import pytest
 from tests.live.serve.setups import Agent, benchmark, enrolment, submit
+from tests.support.certificate import self_signed
 from tests.support.running_server import wait_for
 
 from assay.errors import UsageError
@@ -129,29 +130,7 @@ def test_an_address_of_others_is_reported(host):
 
 
 def test_tls(serve_process, tmp_path):
-    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    subprocess.run(
-        [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "rsa:2048",
-            "-nodes",
-            "-keyout",
-            str(key),
-            "-out",
-            str(certificate),
-            "-days",
-            "1",
-            "-subj",
-            "/CN=127.0.0.1",
-            "-addext",
-            "subjectAltName=IP:127.0.0.1",
-        ],
-        check=True,
-        capture_output=True,
-    )
+    certificate, key = self_signed(tmp_path)
     port = listen_free()
     command = [
         *ASSAY,

@@ -11,6 +11,7 @@ import sys
 import time
 
 import pytest
+from tests.support.certificate import self_signed
 from tests.support.simulated import http_server, llm_server
 from tests.unit.sim.raw import CHAT, Raw, ask, chat, fetch, get, post
 
@@ -172,29 +173,7 @@ def test_a_client_that_does_not_read_is_no_burden_for_others():
 
 
 def test_tls(tmp_path):
-    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    subprocess.run(
-        [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:prime256v1",
-            "-nodes",
-            "-days",
-            "2",
-            "-subj",
-            "/CN=localhost",
-            "-keyout",
-            key,
-            "-out",
-            cert,
-        ],
-        check=True,
-        capture_output=True,
-    )
+    cert, key = self_signed(tmp_path, "localhost")
     with llm_server(tls_cert=cert, tls_key=key, tokens=500, itl_ms=0.1) as sim:
         assert sim.url.startswith("https://")
         with Raw(sim) as raw:

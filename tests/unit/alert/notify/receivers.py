@@ -6,7 +6,6 @@ import contextlib
 import json
 import socket
 import ssl
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -239,38 +238,6 @@ def mail_server(**more: Any) -> Iterator[MailServer]:
         yield server
     finally:
         server.close()
-
-
-def certificate(folder: Path, name: str = "127.0.0.1") -> tuple[Path, Path]:
-    """A certificate that only those trust who are given it, and its key."""
-    folder.mkdir(parents=True, exist_ok=True)
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    kind = "IP" if name[0].isdigit() else "DNS"
-    subprocess.run(
-        [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:prime256v1",
-            "-nodes",
-            "-days",
-            "2",
-            "-subj",
-            f"/CN={name}",
-            "-addext",
-            f"subjectAltName={kind}:{name}",
-            "-keyout",
-            str(key),
-            "-out",
-            str(cert),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return cert, key
 
 
 @contextlib.contextmanager

@@ -8,7 +8,8 @@ from dataclasses import replace
 from email import policy
 
 import pytest
-from tests.unit.alert.notify.receivers import certificate, mail_server, receiving, silent_port
+from tests.support.certificate import self_signed
+from tests.unit.alert.notify.receivers import mail_server, receiving, silent_port
 from tests.unit.alert.notify.samples import ALERT, RESOLVED, message
 
 from assay.alert.notify.email_ import Email
@@ -92,7 +93,7 @@ def test_a_name_cannot_become_a_header():
 @pytest.mark.parametrize("security", ["starttls", "tls"])
 def test_the_connection_is_protected_and_the_user_logged_in(tmp_path, monkeypatch, security):
     monkeypatch.setenv("MAIL_PASSWORD", "s3cret")
-    pair = certificate(tmp_path)
+    pair = self_signed(tmp_path)
     with mail_server(tls=pair, implicit=security == "tls", users={"assay": "s3cret"}) as server:
         login = {"user": "assay", "password": "${env:MAIL_PASSWORD}", "security": security}
         channel(server, ca=pair[0], **login).send(message())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 
 import pytest
-from tests.unit.alert.notify.receivers import Reply, certificate, receiving, silent_port
+from tests.support.certificate import self_signed
+from tests.unit.alert.notify.receivers import Reply, receiving, silent_port
 
 from assay.alert.notify.http import Caller, asked_wait_s
 from assay.alert.notify.protocol import REPAIR_S, NotifyError
@@ -100,7 +101,7 @@ def test_the_calls_of_one_message_share_their_time():
 
 
 def test_certificates_are_verified(tmp_path):
-    trusted, other = certificate(tmp_path / "a"), certificate(tmp_path / "b")
+    trusted, other = self_signed(tmp_path / "a"), self_signed(tmp_path / "b")
     with receiving(tls=trusted) as receiver:
         assert failure(receiver.url).problem.code == "certificate"
         failed = failure(receiver.url, ca=other[0])
@@ -112,7 +113,7 @@ def test_certificates_are_verified(tmp_path):
 
 
 def test_the_name_in_a_certificate_counts(tmp_path):
-    named = certificate(tmp_path, "hooks.example.com")
+    named = self_signed(tmp_path, "hooks.example.com")
     with receiving(tls=named) as receiver:
         assert failure(receiver.url, ca=named[0]).problem.code == "certificate"
 

@@ -254,28 +254,9 @@ def _files(folder: Path) -> None:
     (folder / "files").mkdir()
     for size in (0, 1, 1000, 70_000, 5_000_000):
         (folder / "files" / str(size)).write_bytes(content(size))
-    subprocess.run(
-        [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "rsa:2048",
-            "-nodes",
-            "-days",
-            "2",
-            "-subj",
-            "/CN=127.0.0.1",
-            "-addext",
-            "subjectAltName=IP:127.0.0.1",
-            "-keyout",
-            folder / "key.pem",
-            "-out",
-            folder / "cert.pem",
-        ],
-        check=True,
-        capture_output=True,
-    )
+    from tests.support.certificate import self_signed  # uvicorn imports this module without the tests
+
+    self_signed(folder)
 
 
 @contextmanager

@@ -3,11 +3,11 @@
 import socket
 import ssl
 import struct
-import subprocess
 import time
 
 import numpy as np
 import pytest
+from tests.support.certificate import self_signed
 from tests.unit.run.load.loads import drive, outcomes, rate, users
 from tests.unit.run.load.raw_server import chunked, plain, raw_server, request_of
 
@@ -230,28 +230,7 @@ def test_hosts_that_are_not_known_and_urls_that_are_none():
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tls")
-    subprocess.run(
-        [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "rsa:2048",
-            "-nodes",
-            "-days",
-            "2",
-            "-subj",
-            "/CN=127.0.0.1",
-            "-addext",
-            "subjectAltName=IP:127.0.0.1",
-            "-keyout",
-            folder / "key.pem",
-            "-out",
-            folder / "cert.pem",
-        ],
-        check=True,
-        capture_output=True,
-    )
+    self_signed(folder)
     return folder
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import ssl
-import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 import pytest
+from tests.support.certificate import self_signed
 
 from assay.errors import MeasureError, UsageError
 from assay.run.execute import CERTAIN
@@ -225,32 +226,11 @@ def test_a_host_that_does_not_exist_is_an_ordinary_failure(tmp_path, policy, url
 @pytest.fixture
 def certificate(tmp_path, monkeypatch):
     """A key and a certificate for models.example, trusted by this process."""
-    files = tmp_path / "key.pem", tmp_path / "cert.pem"
-    made = subprocess.run(
-        [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "rsa:2048",
-            "-nodes",
-            "-days",
-            "2",
-            "-subj",
-            "/CN=models.example",
-            "-addext",
-            "subjectAltName=DNS:models.example",
-            "-keyout",
-            str(files[0]),
-            "-out",
-            str(files[1]),
-        ],
-        capture_output=True,
-    )
-    if made.returncode:
+    if shutil.which("openssl") is None:
         pytest.skip("openssl is needed to make a certificate")
-    monkeypatch.setenv("SSL_CERT_FILE", str(files[1]))
-    return files
+    cert, key = self_signed(tmp_path, "models.example")
+    monkeypatch.setenv("SSL_CERT_FILE", str(cert))
+    return key, cert
 
 
 class Secure(BaseHTTPRequestHandler):
