@@ -64,9 +64,13 @@ class ReportSection:
     sheet: Sheet | None = None
 
 
-def job_sections(job: MultiRunJobResult) -> list[ReportSection]:
-    """What is known of a job apart from its verdict, pictures and metrics; parts without content are left out."""
-    energy = (energy_sentence(job), price_sentence(job)) if grade_of(job) else ()
+def job_sections(job: MultiRunJobResult, *, alone: bool = False) -> list[ReportSection]:
+    """What is known of a job apart from its verdict, pictures and metrics; parts without content are left out.
+
+    Args:
+        alone: the job is shown without its campaign, whose facts would say why there is no energy.
+    """
+    energy = tuple(filter(None, (energy_sentence(job), price_sentence(job)))) if alone or grade_of(job) else ()
     sections = (
         ReportSection("Device tests", sheet=device_sheet(job)),
         ReportSection("Energy and price", energy, energy_sheet(job)),

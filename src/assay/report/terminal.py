@@ -11,7 +11,6 @@ from assay.analyse.summary import Quality, ScoreRecord
 from assay.analyse.text import run_name
 from assay.report.answer import answer_lines, doubt_lines, failure_lines, write_answer
 from assay.report.device import device_sheet
-from assay.report.machine import fitness_sheet, monitoring_sheet
 from assay.report.numbers import (
     NOTHING,
     decimals_for,
@@ -23,25 +22,16 @@ from assay.report.numbers import (
     show_statistics,
     tail_needs,
 )
+from assay.report.sections import ReportSection, job_sections
 from assay.report.served import (
-    BUCKETS_NOTE,
-    errors_of,
-    finish_reasons_of,
     load_sheet,
     search_sentences,
-    server_view_of,
-    token_facts_of,
 )
 from assay.report.sheet import GridColumn, Sheet, lay_out, pad, paint, sheet_lines, text_table
 from assay.report.telemetry import (
     efficiency_sheet,
     energy_sentence,
-    energy_sheet,
-    foreign_sentences,
     grade_of,
-    price_sentence,
-    telemetry_sheet,
-    throttling_sentences,
     with_grade,
 )
 from assay.report.wording import (
@@ -50,7 +40,6 @@ from assay.report.wording import (
     check_word,
     failed,
     failure_of,
-    failure_sentence,
     flat,
     gate_word,
     headline_of,
@@ -60,13 +49,10 @@ from assay.report.wording import (
     job_labels,
     machine_sentence,
     one_line,
-    others_share,
     unmeasured_sentence,
     verdict_counts,
     verdict_word,
 )
-from assay.run.records import SingleRunResult
-from assay.units import show_seconds
 
 WIDTH = 100  # columns of a table when the width of the terminal is not known
 
@@ -276,45 +262,20 @@ _METRIC_COLUMNS = (
     GridColumn("max", right=True, expendable=3),
     GridColumn("runs×samples", right=True, expendable=1),
 )
-_RUN_COLUMNS = (
-    GridColumn("run", right=True),
-    GridColumn("start"),
-    GridColumn("took", right=True),
-    GridColumn("load", right=True, expendable=2),
-    GridColumn("warm-up", right=True, expendable=2),
-    GridColumn("measure", right=True, expendable=2),
-    GridColumn("samples", right=True),
-    GridColumn("device"),
-    GridColumn("others", right=True, expendable=1),
-    GridColumn("outcome", flexible=True),
-)
 
 
 def render_job(result: MultiRunJobResult, *, width: int | None = None, colour: bool = False) -> str:
     """Write everything about one job: verdict, checks, metrics, cold start, runs and environment."""
     room = width or 100
-    errors = errors_of(result)
     blocks = (
         _head(result),
         _failure(result),
         _titled("checks", _checks(result.checks)),
         _titled("objectives", [f"{pad(gate_word(gate), 11)}  {check_sentence(gate)}" for gate in result.gates]),
-        _titled("device", _sheet(device_sheet(result), room)),
         _titled("metrics", _metrics(result, room)),
-        _titled("not measured", _absent(result)),
-        _titled("energy", _energy_block(result, room)),
-        _titled("telemetry", _telemetry_lines(result, room)),
-        _titled("nodes and services", _sheet(monitoring_sheet(result), room)),
-        _titled(
-            "failed requests by kind", [f"{error.count:>9,}  {error.kind}  {error.first}".rstrip() for error in errors]
-        ),
-        _titled("why answers ended", [f"{finish.count:>9,}  {finish.kind}" for finish in finish_reasons_of(result)]),
-        _titled("how tokens were counted", [f"{name}: {fact}" for name, fact in token_facts_of(result)]),
-        _titled("the server's own view", _server_view(result, room)),
-        _titled("searches for a rate", search_sentences(result)),
         _titled("cold start (run 1, nothing warm) against all runs", _cold(result, room)),
-        _titled("runs", _runs(result, room)),
-        _titled("the machine before and after", _sheet(fitness_sheet(result), room)),
+        _titled("not measured", _absent(result)),
+        *(_section(part, room) for part in job_sections(result, alone=True)),
         _titled("environment", _fact_lines(result.environment)),
         _titled("definition", _fact_lines(result.definition)),
     )
@@ -325,6 +286,11 @@ def render_job(result: MultiRunJobResult, *, width: int | None = None, colour: b
 def _titled(title: str, lines: Iterable[str]) -> list[str]:
     block = [f"  {line}" for line in lines]
     return [title, *block] if block else []
+
+
+def _section(part: ReportSection, room: int) -> list[str]:
+    table = sheet_lines(part.sheet, room - 2) if part.sheet else []
+    return _titled(part.title[:1].lower() + part.title[1:], [*part.sentences, *table])
 
 
 def _head(result: MultiRunJobResult) -> list[str]:
@@ -371,35 +337,11 @@ def _metric_row(name: str, stats: MetricStatistics, result: MultiRunJobResult) -
     return (metric, shown.median, shown.interval, shown.spread, *tail, show_count(stats.runs, stats.count))
 
 
-def _sheet(sheet: Sheet | None, room: int) -> list[str]:
-    return sheet_lines(sheet, room - 2) if sheet else []
-
-
-def _energy_block(result: MultiRunJobResult, room: int) -> list[str]:
-    sentences = [sentence for sentence in (energy_sentence(result), price_sentence(result)) if sentence]
-    return [*sentences, *_sheet(energy_sheet(result), room)]
-
-
-def _telemetry_lines(result: MultiRunJobResult, room: int) -> list[str]:
-    sentences = (*throttling_sentences(result), *foreign_sentences(result))
-    return [*sentences, *_sheet(telemetry_sheet(result), room)]
-
-
 def _absent(result: MultiRunJobResult) -> list[str]:
     """What was not measured and why; energy has a block of its own."""
     own = {"energy_j"} if energy_sentence(result) else set[str]()
     reasons = {(name, why): None for run in result.runs for name, why in run.absent.items() if name not in own}
     return [one_line(f"{name}: {why}") for name, why in reasons]
-
-
-def _server_view(result: MultiRunJobResult, room: int) -> list[str]:
-    head = ("statistic", "ours", "the server's", "read from")
-    views = server_view_of(result)
-    if not views:
-        return []
-    rows = [(view.statistic, show(view.ours), view.value, view.source) for view in views]
-    note = [BUCKETS_NOTE] if any(view.between for view in views) else []
-    return [*text_table(head, rows, room - 2, right=(1, 2), flexible=(3,)), *note]
 
 
 def _cold(result: MultiRunJobResult, room: int) -> list[str]:
@@ -415,32 +357,6 @@ def _cold_row(name: str, cold: float, stats: MetricStatistics) -> tuple[str, ...
     shown = show_statistics(stats)
     metric = one_line(name_with_unit(name, stats.unit))
     return (metric, show(cold, decimals_of(stats)), shown.median, f"{shown.interval} {shown.spread}")
-
-
-def _runs(result: MultiRunJobResult, room: int) -> list[str]:
-    if not result.runs:
-        return []
-    table = lay_out(_RUN_COLUMNS, [_run_row(run) for run in result.runs], room - 2)
-    reasons = [f"{run_name(run.run_id)}: {failure_sentence(run.error)}" for run in result.runs if run.error]
-    return [*table, *reasons]
-
-
-def _run_row(run: SingleRunResult) -> tuple[str, ...]:
-    phases = (
-        NOTHING if (took := run.phases.get(name)) is None else show_seconds(took)
-        for name in ("load", "warmup", "measure")
-    )
-    samples = max(run.sample_counts.values(), default=0)
-    return (
-        str(run.run_id + 1),
-        "cold" if run.is_cold_start else "fresh",
-        show_seconds(run.duration_seconds),
-        *phases,
-        f"{samples:,}" if samples else NOTHING,
-        one_line(run.device.used) if run.device else NOTHING,
-        others_share(run) or NOTHING,
-        f"failed: {one_line(run.error.code)}" if run.error else "ok",
-    )
 
 
 def _fact_lines(facts: Mapping[str, JsonValue]) -> list[str]:
