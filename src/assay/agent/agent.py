@@ -71,7 +71,7 @@ class Agent:
         self._gate = threading.Lock()
         self._running: _Running | None = None
 
-    def ask_to_stop(self, *, interrupted: bool = False) -> None:
+    def request_stop(self, *, interrupted: bool = False) -> None:
         """Take no further job; asked twice, give the running one back."""
         self._stop_requests += 1
         self._interrupted = self._interrupted or interrupted

@@ -117,7 +117,7 @@ class EnrolmentPost:
     def stop(self) -> None:
         """Ask the agent to stop; a second time, immediately."""
         if self._agent is not None:
-            self._agent.ask_to_stop()
+            self._agent.request_stop()
 
     def wait(self) -> None:
         thread = self._thread
@@ -167,7 +167,7 @@ def work_on_call(
         with lock:  # so that two callers do not look at the same time
             return look()
 
-    def look_ahead() -> None:
+    def read_ahead() -> None:
         with suppress(AssayError):  # a later caller gets what went wrong
             facts()
 
@@ -175,12 +175,12 @@ def work_on_call(
     server = listen(post, host, port, token)
     done = threading.Event()
 
-    def ask(interrupted: bool) -> None:  # noqa: ARG001  (either way the same)
+    def request_end(interrupted: bool) -> None:  # noqa: ARG001  (either way the same)
         done.set()
         post.stop()
 
-    on_signals(ask)
-    threading.Thread(target=look_ahead, name="look", daemon=True).start()  # so that the first caller need not wait
+    on_signals(request_end)
+    threading.Thread(target=read_ahead, name="look", daemon=True).start()  # so that the first caller need not wait
     threading.Thread(target=server.serve_forever, name="listen", daemon=True).start()
     _log.info("listening at %s:%d", host, server.server_address[1])
     post.resume()

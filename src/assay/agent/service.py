@@ -100,9 +100,9 @@ def _systemd(request: ServiceOptions) -> ServiceFile:
         "After=network-online.target",
         "",
         "[Service]",
-        f"ExecStart={' '.join(map(_word, request.command))}",
-        *(f"Environment={_word(f'{name}={value}')}" for name, value in request.environment.items()),
-        *([f"EnvironmentFile={_word(str(token_path))}"] if request.token else []),
+        f"ExecStart={' '.join(map(_quoted, request.command))}",
+        *(f"Environment={_quoted(f'{name}={value}')}" for name, value in request.environment.items()),
+        *([f"EnvironmentFile={_quoted(str(token_path))}"] if request.token else []),
         *(
             []
             if request.user
@@ -192,7 +192,7 @@ def _refuse_odd(token: str) -> None:
         )
 
 
-def _word(word: str) -> str:
+def _quoted(word: str) -> str:
     """One word as systemd reads it, with nothing replaced."""
     if any(ord(character) < 32 for character in word):
         raise UsageError(f"{word!r} cannot be written into a service file", code="service")

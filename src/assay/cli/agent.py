@@ -215,7 +215,7 @@ def start(
         (settings.token or "", (settings.redis and settings.redis.password) or ""),
     )
     agent = Agent(settings, executor=ProcessExecutor((redis.redis_password_env,)))
-    on_signals(lambda interrupted: agent.ask_to_stop(interrupted=interrupted))
+    on_signals(lambda interrupted: agent.request_stop(interrupted=interrupted))
     raise typer.Exit(agent.run())
 
 
@@ -402,13 +402,13 @@ def log_to_stderr(level: str) -> None:
         logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
-def on_signals(ask: Callable[[bool], None]) -> None:
+def on_signals(request_stop: Callable[[bool], None]) -> None:
     """Call a function on SIGTERM and Ctrl-C, with whether it was Ctrl-C."""
     import signal
     from types import FrameType
 
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  (signal's signature)
-        ask(number == signal.SIGINT)
+        request_stop(number == signal.SIGINT)
 
     for name in ("SIGTERM", "SIGINT", "SIGBREAK"):
         if hasattr(signal, name):

@@ -227,13 +227,13 @@ def _await(record: ComposeRecord, keys: Keys, within_s: float, notify: Notify) -
 def _parts(record: ComposeRecord, keys: Keys) -> tuple[PartState, ...]:
     """The parts that can be reached from here; that the server is ready says the same of database and queue."""
     url, metrics = url_of(record.host, record.port), f"http://127.0.0.1:{record.metrics_port}"
-    asked: dict[str, tuple[str, Callable[[], str | None]]] = {
+    parts: dict[str, tuple[str, Callable[[], str | None]]] = {
         "server": (url, lambda: page(f"{url}/api/v1/ready")),
         "prometheus": (metrics, lambda: page(f"{metrics}/-/ready")),
         "agent": ("", lambda: agent(url, keys.reader, record.tag)),
     }
-    answers = {name: probed(ask, keys) for name, (_, ask) in asked.items()}
+    answers = {name: probed(probe, keys) for name, (_, probe) in parts.items()}
     return tuple(
         PartState(name, "unhealthy" if answers[name] else "healthy", address, detail=answers[name] or "")
-        for name, (address, _) in asked.items()
+        for name, (address, _) in parts.items()
     )

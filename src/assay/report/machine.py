@@ -108,11 +108,11 @@ _CELLS: Mapping[str, Cell] = {
 def _of_gpus(*states: State) -> dict[str, Cell]:
     """What each GPU says of itself, of all that any of the states names."""
 
-    def cell(number: JsonValue, ask: Cell) -> Cell:
-        return lambda state: next((ask(gpu) for gpu in _gpus(state) if gpu.get("index") == number), "")
+    def cell(number: JsonValue, text_of: Cell) -> Cell:
+        return lambda state: next((text_of(gpu) for gpu in _gpus(state) if gpu.get("index") == number), "")
 
     numbers = {gpu.get("index"): None for state in states for gpu in _gpus(state)}
-    return {f"GPU {number}, {name}": cell(number, ask) for number in numbers for name, ask in _OF_A_GPU.items()}
+    return {f"GPU {number}, {name}": cell(number, text_of) for number in numbers for name, text_of in _OF_A_GPU.items()}
 
 
 def _gpus(state: State) -> list[State]:

@@ -203,9 +203,7 @@ def _runs(runs: list[int], every: int) -> str:
 
 
 # What is made of energy, and so has its grade.
-GRADED = frozenset(
-    {"power_w", "energy_j", "energy_per_item_j", "energy_per_token_j", "items_per_j", "tokens_per_j"}
-)  # fmt: skip
+GRADED = frozenset({"power_w", "energy_j", "energy_per_item_j", "energy_per_token_j", "items_per_j", "tokens_per_j"})
 _HOW = {
     "counter": "read from the",
     "sampled": "summed from samples of the",

@@ -145,7 +145,7 @@ class RunningAgent:
 
     def stop(self, times=1, timeout_s=60.0):
         for _ in range(times):
-            self.agent.ask_to_stop()
+            self.agent.request_stop()
         self.thread.join(timeout_s)
         assert not self.thread.is_alive()
         return self.codes[0]

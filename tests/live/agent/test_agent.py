@@ -267,10 +267,10 @@ def test_asked_twice_it_is_given_back_although_it_could_finish(server, run_agent
     server.add(make_job())
     running = run_agent(server, executor, finish=True, **ALL)
     server.wait(lambda: executor.started, what="a start")
-    running.agent.ask_to_stop(interrupted=True)
+    running.agent.request_stop(interrupted=True)
     running.thread.join(0.5)
     assert running.thread.is_alive()
-    running.agent.ask_to_stop(interrupted=True)
+    running.agent.request_stop(interrupted=True)
     running.thread.join(20)
     assert running.codes == [130]
     assert [said["crashed"] for *_, said in server.releases] == [False]
@@ -283,7 +283,7 @@ def test_asked_twice_in_one_breath_counts_as_twice(server, run_agent, make_job, 
     running = run_agent(server, executor, finish=True, **ALL)
     server.wait(lambda: executor.started, what="a start")
     running.agent._asked = 1  # as if the first had been heard, and the agent not yet woken
-    running.agent.ask_to_stop(interrupted=True)
+    running.agent.request_stop(interrupted=True)
     running.thread.join(20)
     assert running.codes == [130]
     assert [said["crashed"] for *_, said in server.releases] == [False]
@@ -295,7 +295,7 @@ def test_with_finish_a_running_attempt_ends_and_is_delivered(server, run_agent, 
     server.add(make_job())
     running = run_agent(server, executor, finish=True, **ALL)
     server.wait(lambda: executor.started, what="a start")
-    running.agent.ask_to_stop()
+    running.agent.request_stop()
     gate.set()
     running.thread.join(20)
     assert (running.codes, server.accepted()) == ([0], [("campaign-1-job-0", 1)])

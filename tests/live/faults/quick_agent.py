@@ -138,7 +138,7 @@ def main() -> int:
     executor = QuickExecutor(Path(asked.ledger), Path(asked.samples), Path(asked.faults), clock, asked.seed)
     facts = HostFacts("linux", {"cpu": "x"}, ("CPU (ONNX)",), profile)
     agent = Agent(settings, executor=executor, clock=clock, probe=lambda: facts)
-    signal.signal(signal.SIGTERM, lambda *_: agent.ask_to_stop())
+    signal.signal(signal.SIGTERM, lambda *_: agent.request_stop())
     import logging
 
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s")

@@ -206,7 +206,7 @@ class IssueTracker:
         """Every item of a list, page by page."""
         for page in range(1, _MOST_PAGES + 1):
             query_text = urlencode({**query, "per_page": str(_PER_PAGE), "page": str(page)})
-            items = self._items(self.caller.ask("GET", f"{self.base}{path}?{query_text}", None, self.headers))
+            items = self._items(self.caller.call("GET", f"{self.base}{path}?{query_text}", None, self.headers))
             yield from items
             if len(items) < _PER_PAGE:
                 return
@@ -214,7 +214,7 @@ class IssueTracker:
     def write(self, method: str, path: str, document: Mapping[str, Any]) -> dict[str, Any]:
         """Write something and return it as it is now."""
         body = json.dumps(document, ensure_ascii=False).encode()
-        answer = self.caller.ask(method, f"{self.base}{path}", body, self.headers).document()
+        answer = self.caller.call(method, f"{self.base}{path}", body, self.headers).document()
         if not isinstance(answer, dict):
             raise _not_understood()
         return answer

@@ -81,9 +81,9 @@ class Caller:
         object.__setattr__(self, "_until_s", time.monotonic() + self.timeout_s)
 
     def post(self, url: str, document: object, headers: Mapping[str, str] | None = None) -> HttpReply:
-        return self.ask("POST", url, json.dumps(document, ensure_ascii=False).encode(), headers)
+        return self.call("POST", url, json.dumps(document, ensure_ascii=False).encode(), headers)
 
-    def ask(
+    def call(
         self, method: str, url: str, content: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> HttpReply:
         import anyio
@@ -147,7 +147,7 @@ class Caller:
                 code="redirect",
                 try_="give the address that it leads to",
             ) from None
-        wait_s = asked_wait_s(answer.headers, self.now())
+        wait_s = retry_after_s(answer.headers, self.now())
         words = one_line(answer.body[: 4 * _SHOWN].decode("utf-8", "replace"))[:_SHOWN]
         answered = f"{host} answered {status} {_phrase(status)}{f': {words}' if words else ''}"
         if wait_s is None and status in _REPAIR:
@@ -155,7 +155,7 @@ class Caller:
         raise NotifyError(answered, retry=status not in _NOT_THIS_ONE, after_s=wait_s, code=f"http-{status}")
 
 
-def asked_wait_s(headers: Mapping[str, str], now: float) -> float | None:
+def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
     """How long a receiver asks to wait: `Retry-After` in seconds or as a date, or a limit of calls that is used up."""
     after = headers.get("retry-after", "").strip()
     if after:

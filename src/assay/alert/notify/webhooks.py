@@ -100,7 +100,7 @@ class Webhook(HttpChannel):
         headers |= {KEY: message.key, TIMESTAMP: str(stamp)}
         if self.secret is not None:
             headers[SIGNATURE] = signature(revealed(self.secret), stamp, body)
-        self.caller().ask("POST", revealed(self.url), body, headers)
+        self.caller().call("POST", revealed(self.url), body, headers)
 
 
 def signature(secret: str, timestamp: int, body: bytes) -> str:

@@ -70,9 +70,9 @@ def states(evidence: CheckEvidence) -> dict[str, State]:
     return {when: state for when, state in by_moment.items() if state}
 
 
-def worst(evidence: CheckEvidence, ask: Callable[[State], Finding]) -> Finding:
+def worst(evidence: CheckEvidence, judge: Callable[[State], Finding]) -> Finding:
     """The answer of both states: the first that failed, else the first that passed, else why it is undecided."""
-    findings = {when: ask(state) for when, state in states(evidence).items()}
+    findings = {when: judge(state) for when, state in states(evidence).items()}
     for when, (passed, sentence) in findings.items():
         if passed is False:
             return False, f"{when} the job {sentence}"

@@ -17,9 +17,9 @@ from assay.run.records import SampleSet, SingleRunResult
 Fit = Literal["fit", "fit with doubts", "not fit"]
 
 
-def _of_states(ask: Callable[[fitness.State], Finding]) -> Callable[[CheckEvidence], Finding]:
+def _of_states(judge: Callable[[fitness.State], Finding]) -> Callable[[CheckEvidence], Finding]:
     """A question about a state, asked of those before and after a job."""
-    return lambda evidence: fitness.worst(evidence, ask)
+    return lambda evidence: fitness.worst(evidence, judge)
 
 
 CHECKS: Mapping[str, Callable[[CheckEvidence], Finding]] = {
@@ -124,8 +124,8 @@ def checks_of(
     """Ask every question of the table that the job raises."""
     evidence = CheckEvidence(job, runs, metrics, samples, headline(job.definition, metrics), environment or {})
     return tuple(
-        Check(name, *(ask(evidence) if evidence.good or name in _OF_FAILED_RUNS else NOTHING_MEASURED))
-        for name, ask in CHECKS.items()
+        Check(name, *(judge(evidence) if evidence.good or name in _OF_FAILED_RUNS else NOTHING_MEASURED))
+        for name, judge in CHECKS.items()
         if name not in APPLIES or APPLIES[name](evidence)
     )
 
@@ -140,7 +140,7 @@ def verdict_of(checks: Sequence[Check]) -> Verdict:
 
 def conditions_of(state: fitness.State) -> tuple[Check, ...]:
     """Ask every question that the state of a machine answers by itself."""
-    return tuple(Check(name, *ask(state)) for name, ask in CONDITIONS.items())
+    return tuple(Check(name, *judge(state)) for name, judge in CONDITIONS.items())
 
 
 def fit_of(checks: Sequence[Check]) -> Fit:

@@ -288,16 +288,16 @@ class KubernetesEngine:
             since_s = self._unread_s.setdefault(index, time.monotonic())
             if time.monotonic() - since_s < _UNREAD_S:
                 return None
-            return self._fetched_from_pods(index, ask=False)
+            return self._fetched_from_pods(index, reachable=False)
 
-    def _fetched_from_pods(self, index: int, *, ask: bool = True) -> Termination:
+    def _fetched_from_pods(self, index: int, *, reachable: bool = True) -> Termination:
         """Everything that is still available of a job that ended, or why it left no result."""
         group, job = self._group_of[index], self._submitter.jobs[index]
         observation = self._observed(index, sure=True)
         ranks = pods_by_rank(observation.pods, self._observer.documents(index))
-        ask = ask and lost_node(observation) is None  # a lost node does not answer
+        reachable = reachable and lost_node(observation) is None  # a lost node does not answer
         for rank, delivery in self._deliveries(index, observation).items():
-            there = ask and ranks[rank].uid not in self._observer.gone
+            there = reachable and ranks[rank].uid not in self._observer.gone
             delivery.finish(runs=there and not ranks[rank].is_over, there=there)
         reason = refused_by_rank(self.folder, group, job)
         if reason is None and not has_result(self.folder, job):

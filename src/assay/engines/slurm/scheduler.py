@@ -267,7 +267,7 @@ def is_final(state: str) -> bool:
     return state in FINAL
 
 
-def failure_of(state: BatchState, asked: Batch, log: str = "") -> FailureReason | None:
+def failure_of(state: BatchState, batch: Batch, log: str = "") -> FailureReason | None:
     """Why a job gave no result; None while it may still give one, and where Slurm saw nothing wrong.
 
     Args:
@@ -278,11 +278,11 @@ def failure_of(state: BatchState, asked: Batch, log: str = "") -> FailureReason 
     if not is_final(state.state) or (state.state == "COMPLETED" and not state.exit_code):
         return None
     if state.state == "OUT_OF_MEMORY" or _was_memory(state, log):
-        return _out_of_memory(state, asked)
+        return _out_of_memory(state, batch)
     # A job whose dependency can never hold is cancelled by Slurm itself.
     if state.state == "CANCELLED" and state.reason.startswith("Dependency"):
         return _dependency(state)
-    return _FAILURES.get(state.state, _failed)(state, asked)
+    return _FAILURES.get(state.state, _failed)(state, batch)
 
 
 def forgotten(key: str) -> FailureReason:
@@ -337,10 +337,10 @@ def _was_memory(state: BatchState, log: str) -> bool:
     )
 
 
-def _out_of_memory(state: BatchState, asked: Batch) -> FailureReason:
-    limit = "the partition's default" if asked.memory is None else show_bytes(asked.memory)
+def _out_of_memory(state: BatchState, batch: Batch) -> FailureReason:
+    limit = "the partition's default" if batch.memory is None else show_bytes(batch.memory)
     # Slurm looks at intervals: what it saw long before the end would mislead.
-    near = asked.memory is not None and (state.memory_max_bytes or 0) > asked.memory / 2
+    near = batch.memory is not None and (state.memory_max_bytes or 0) > batch.memory / 2
     used = f"; it was last seen with {show_bytes(state.memory_max_bytes or 0)}" if near else ""
     return FailureReason(
         "slurm-oom",
@@ -349,10 +349,10 @@ def _out_of_memory(state: BatchState, asked: Batch) -> FailureReason:
     )
 
 
-def _timeout(state: BatchState, asked: Batch) -> FailureReason:
-    limit_s = state.time_limit_s or asked.time
+def _timeout(state: BatchState, batch: Batch) -> FailureReason:
+    limit_s = state.time_limit_s or batch.time
     limit = "its time limit" if limit_s is None else f"its time limit of {show_seconds(limit_s)}"
-    given = "" if asked.time is not None else ", which is the partition's own"
+    given = "" if batch.time is not None else ", which is the partition's own"
     message = f"the batch job {state.key} was ended{_where(state)} at {limit}{given}"
     return FailureReason("slurm-timeout", message, "raise place.slurm.time, or lower measure.runs or measure.timeout")
 
@@ -367,8 +367,8 @@ def _node_fail(state: BatchState, _asked: Batch) -> FailureReason:
     )
 
 
-def _preempted(state: BatchState, asked: Batch) -> FailureReason:
-    partition = state.partition or asked.partition or "its partition"
+def _preempted(state: BatchState, batch: Batch) -> FailureReason:
+    partition = state.partition or batch.partition or "its partition"
     return FailureReason(
         "slurm-preempted",
         f"the batch job {state.key} was preempted by a higher-priority job in {partition}{_times(state)}",

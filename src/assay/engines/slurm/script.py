@@ -33,9 +33,11 @@ def directives(batch: Batch, needs: Needs) -> tuple[str, ...]:
         raise _less("gpus", str(needs.gpus), str(count))
     cpus = batch.cpus or (None if batch.exclusive else _cpus_per_task(batch, needs))
     memory = batch.memory or needs.memory
-    asked = batch.gpus if batch.gpus is not None else (None if batch.gres and _names_gpus(batch.gres) else needs.gpus)
+    requested = (
+        batch.gpus if batch.gpus is not None else (None if batch.gres and _names_gpus(batch.gres) else needs.gpus)
+    )
     parts = [batch.gres] if batch.gres else []
-    parts += [f"gpu:{asked}"] if asked else []
+    parts += [f"gpu:{requested}"] if requested else []
     lines = [
         _option("partition", batch.partition),
         _option("account", batch.account),
@@ -95,8 +97,8 @@ def _names_gpus(gres: str) -> bool:
     return any(re.match(r"^(gres[/:])?gpu([:=]|$)", part.strip()) for part in gres.split(","))
 
 
-def _less(key: str, needed: str, asked: str) -> UsageError:
-    message = f"needs.{key} is {needed}, and the batch options ask Slurm for {asked}"
+def _less(key: str, needed: str, requested: str) -> UsageError:
+    message = f"needs.{key} is {needed}, and the batch options ask Slurm for {requested}"
     remedy = f"raise place.slurm.{key} (for a service under each), lower needs.{key}, or leave one of them out"
     return UsageError(message, code="slurm-option", at=f"place.slurm.{key}", try_=remedy)
 

@@ -205,14 +205,14 @@ def _let_end(document: SlurmCampaign, ids: Mapping[str, str], scheduler: Schedul
         time.sleep(_POLL_S)
 
 
-def _patiently(ask: Callable[[], T]) -> T:
+def _patiently(act: Callable[[], T]) -> T:
     """Ask Slurm a few times: a controller that is busy or restarts answers a moment later."""
     for _ in range(_TRIES - 1):
         try:
-            return ask()
+            return act()
         except MeasureError:
             time.sleep(_POLL_S)
-    return ask()
+    return act()
 
 
 def tear_down(folder: SharedFolder, document: SlurmCampaign, ids: Mapping[str, str], scheduler: Scheduler) -> str:

@@ -28,8 +28,8 @@ def remedies(check: str, state: State, busy: Sequence[str] = (), system: str = s
     """What would help where a check fails: one command or sentence each."""
     if check == "machine quiet":
         return _quiet(busy, system)
-    ask = _BY_CHECK.get(check)
-    return ask(state, system) if ask is not None else ()
+    advise = _BY_CHECK.get(check)
+    return advise(state, system) if advise is not None else ()
 
 
 def _quiet(busy: Sequence[str], system: str) -> tuple[str, ...]:

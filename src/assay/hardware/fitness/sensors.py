@@ -114,7 +114,7 @@ _GROUPS = (
 
 
 def memory(
-    root: Path, ask: Callable[[], tuple[int, int, int, int]] | None = None
+    root: Path, memory: Callable[[], tuple[int, int, int, int]] | None = None
 ) -> tuple[dict[str, JsonValue], dict[str, str]]:
     """How much memory is free and how much swap is used; and for what was not read, the reason.
 
@@ -125,8 +125,8 @@ def memory(
     if "MemTotal" in lines and "MemAvailable" in lines:
         swap = lines.get("SwapTotal", 0)
         amounts = (lines["MemTotal"], lines["MemAvailable"], swap, swap - lines.get("SwapFree", swap))
-    elif root == Path("/") or ask is not None:
-        amounts = (ask or _by_psutil)()
+    elif root == Path("/") or memory is not None:
+        amounts = (memory or _by_psutil)()
     else:
         return {}, {"memory": "the system does not report how much memory is free"}
     total, available, swap, used = amounts

@@ -173,20 +173,20 @@ def gpus(
         with_torch: also ask PyTorch, which takes seconds to import and memory on the GPU.
         compare: also ask nvidia-smi where NVML has answered, which takes a second.
     """
-    look = _Detection()
-    look.at(NVML, lambda: by_nvml(load))
-    if compare or not look.has("nvidia"):
-        look.at(NVIDIA_SMI, lambda: by_smi(run))
+    detection = _Detection()
+    detection.at(NVML, lambda: by_nvml(load))
+    if compare or not detection.has("nvidia"):
+        detection.at(NVIDIA_SMI, lambda: by_smi(run))
     if platform == "darwin":  # before PyTorch, which cannot name what is behind MPS
-        look.at(SYSTEM_PROFILER, lambda: by_system_profiler(run))
-    look.at(TORCH, (lambda: by_torch(load)) if with_torch else by_begun_torch)
-    if not look.has("amd") and platform == "linux":
-        look.at(AMD_SMI, lambda: by_amd_smi(run, root))
-        if not look.has("amd"):
-            look.at(ROCM_SMI, lambda: by_rocm_smi(run, root))
+        detection.at(SYSTEM_PROFILER, lambda: by_system_profiler(run))
+    detection.at(TORCH, (lambda: by_torch(load)) if with_torch else by_begun_torch)
+    if not detection.has("amd") and platform == "linux":
+        detection.at(AMD_SMI, lambda: by_amd_smi(run, root))
+        if not detection.has("amd"):
+            detection.at(ROCM_SMI, lambda: by_rocm_smi(run, root))
     if platform == "linux":
-        look.at(SYSFS, lambda: by_sysfs(root))
-    return look.detection()
+        detection.at(SYSFS, lambda: by_sysfs(root))
+    return detection.detection()
 
 
 class _Detection:
@@ -197,10 +197,10 @@ class _Detection:
         self._tried: dict[str, str] = {}
         self._broken: list[str] = []
 
-    def at(self, layer: str, ask: Callable[[], LayerReport]) -> None:
+    def at(self, layer: str, read: Callable[[], LayerReport]) -> None:
         """Ask one layer, and keep its answer or its reason."""
         try:
-            answer = ask()
+            answer = read()
         except LayerUnavailableError as reason:
             self._tried[layer] = str(reason)
             self._broken += [layer] if isinstance(reason, LayerBrokenError) else []

@@ -194,10 +194,10 @@ def answer_of(part: str, record: LocalRecord, keys: Keys) -> str | None:
     return probed(probes[part], keys)
 
 
-def probed(ask: Callable[[], str | None], keys: Keys) -> str | None:
+def probed(probe: Callable[[], str | None], keys: Keys) -> str | None:
     """The answer of a part, without any secret; each client has errors of its own, and all of them mean no."""
     try:
-        return ask()
+        return probe()
     except Exception as problem:
         text = f"{type(problem).__name__}: {problem}".strip().splitlines()[0]
         for secret in (keys.admin, keys.agent, keys.reader, keys.database, keys.redis):

@@ -37,7 +37,7 @@ _RETRY_S = 2.0
 _LOG_BYTES = 20_000_000
 # Settings of another server and rights of the user are none of these parts' business.
 _NOT_INHERITED = ("ASSAY_SERVER", "ASSAY_TOKEN", "ASSAY_STORE", "ASSAY_AGENT", "ASSAY_INFRA")
-Ask = Callable[[str], "str | None"]
+Probe = Callable[[str], "str | None"]
 """Asks a part by its name whether it works: None for yes, else why not."""
 
 
@@ -140,12 +140,12 @@ class Supervisor:
         self,
         folder: Path,
         parts: Sequence[SystemPart],
-        ask: Ask,
+        probe: Probe,
         environ: Mapping[str, str],
         *,
         seldom_s: float = SELDOM_S,
     ) -> None:
-        self._folder, self._ask_part, self._environ, self._seldom_s = folder, ask, environ, seldom_s
+        self._folder, self._probe_part, self._environ, self._seldom_s = folder, probe, environ, seldom_s
         self._children = [Child(part) for part in parts]
         self._stopping = False
         self._started = own_start()
@@ -250,7 +250,7 @@ class Supervisor:
             if child.process is None or child.part.once or now_s < child.probe_s or self._stopping:
                 continue
             before = child.course
-            child.course = after_check(before, self._ask_part(child.part.name), now_s)
+            child.course = after_check(before, self._probe_part(child.part.name), now_s)
             unwell_s = _RETRY_S if before.proven else _SOON_S
             child.probe_s = now_s + (self._seldom_s if child.course.state == "healthy" else unwell_s)
             if child.course.state != before.state:

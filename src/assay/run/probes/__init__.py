@@ -267,13 +267,13 @@ class JobProbe(_SamplerProcess):
                 the whole run.
             spans: parts of the run to be reported separately, such as tests of a device.
         """
-        ask: dict[str, Any] = {"finish": str(file), "marks": marks, "spans": spans}
-        if len(json.dumps(ask)) > _MOST_BYTES:
+        order: dict[str, Any] = {"finish": str(file), "marks": marks, "spans": spans}
+        if len(json.dumps(order)) > _MOST_BYTES:
             measured = [mark for mark in marks if mark[0] == "measure"]
-            ask["marks"] = [("measure", measured[0][1], measured[-1][2])] if measured else []
-            ask["marks"] += [mark for mark in marks if mark[0] == WINDOW]
-            ask["spans"] = {}
-        self._say(ask)
+            order["marks"] = [("measure", measured[0][1], measured[-1][2])] if measured else []
+            order["marks"] += [mark for mark in marks if mark[0] == WINDOW]
+            order["spans"] = {}
+        self._say(order)
         summary = self._answer(_SUM_UP_S, "seen")
         try:
             if summary:

@@ -89,13 +89,13 @@ def _by(deadline_s: float, name: str, outputs: Sequence[Output]) -> dict[str, ND
         return score(outputs, [name])
     answer: list[dict[str, NDArray[np.float64]] | AssayError] = []
 
-    def ask() -> None:
+    def score_now() -> None:
         try:
             answer.append(score(outputs, [name]))
         except AssayError as refused:
             answer.append(refused)
 
-    thread = threading.Thread(target=ask, name=f"scorer {name}", daemon=True)
+    thread = threading.Thread(target=score_now, name=f"scorer {name}", daemon=True)
     thread.start()
     thread.join(max(deadline_s - monotonic(), 0.0))
     if not answer:

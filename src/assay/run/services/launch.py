@@ -231,7 +231,7 @@ def _await_ready(child: ServiceProcess, ports: Ports, setting: LaunchContext) ->
     until_s, reported_s = begin_s + wanted.within_s, begin_s
     complete: str | None = None
     for step_s in steps():
-        answer = question.ask(until_s - time.monotonic())
+        answer = question.probe(until_s - time.monotonic())
         ready_ns = time.perf_counter_ns()
         answer = answer or _stranger(child)
         if child.process.poll() is not None:
@@ -350,7 +350,7 @@ class Question:
     env: Mapping[str, str] | None = None
     cwd: Path | None = None
 
-    def ask(self, left_s: float) -> str | None:
+    def probe(self, left_s: float) -> str | None:
         """None when ready, else what the service answered."""
         if self.http is not None and (said := probe_http(self.port, self.http, min(left_s, _ANSWER_S), self.host)):
             return said

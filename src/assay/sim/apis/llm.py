@@ -16,10 +16,10 @@ from assay.sim.apis.schedule import (
     ReplyPlan,
     ReplyTimes,
     ScheduleBuilder,
-    asked,
     broken_reply,
     fitted,
     packed,
+    parse_request,
     reply,
     tail_of,
 )
@@ -134,27 +134,27 @@ class LlmServer:
         sound = IntactReply(head, kind, events, carried, when, plan.stream, *errors, plan.prompt_tokens, tail)
         return broken_reply(fault, sound)
 
-    def _chat_tokens(self, ask: dict[str, Any]) -> int:
-        texts = chat_texts(ask)
+    def _chat_tokens(self, request: dict[str, Any]) -> int:
+        texts = chat_texts(request)
         return sum([len(text.split()) for text in texts]) + self._script.template_tokens * len(texts)
 
-    def _plan_chat(self, ask: dict[str, Any], number: int) -> ReplyPlan:
-        prompt = self._chat_tokens(ask)
-        return self._plan(ask, number, prompt, limit(ask, "max_completion_tokens", "max_tokens"), streams=False)
+    def _plan_chat(self, request: dict[str, Any], number: int) -> ReplyPlan:
+        prompt = self._chat_tokens(request)
+        return self._plan(request, number, prompt, limit(request, "max_completion_tokens", "max_tokens"), streams=False)
 
-    def _plan_completion(self, ask: dict[str, Any], number: int) -> ReplyPlan:
-        prompt = prompt_tokens(one_prompt(ask))
-        return self._plan(ask, number, prompt, limit(ask, "max_tokens"), streams=False)
+    def _plan_completion(self, request: dict[str, Any], number: int) -> ReplyPlan:
+        prompt = prompt_tokens(one_prompt(request))
+        return self._plan(request, number, prompt, limit(request, "max_tokens"), streams=False)
 
-    def _plan_ollama_chat(self, ask: dict[str, Any], number: int) -> ReplyPlan:
-        prompt = self._chat_tokens(ask)
-        return self._plan(ask, number, prompt, limit(ask.get("options") or {}, "num_predict"), streams=True)
+    def _plan_ollama_chat(self, request: dict[str, Any], number: int) -> ReplyPlan:
+        prompt = self._chat_tokens(request)
+        return self._plan(request, number, prompt, limit(request.get("options") or {}, "num_predict"), streams=True)
 
-    def _plan_ollama(self, ask: dict[str, Any], number: int) -> ReplyPlan:
-        prompt = prompt_tokens(ask.get("prompt", "")) + prompt_tokens(ask.get("system", ""))
-        return self._plan(ask, number, prompt, limit(ask.get("options") or {}, "num_predict"), streams=True)
+    def _plan_ollama(self, request: dict[str, Any], number: int) -> ReplyPlan:
+        prompt = prompt_tokens(request.get("prompt", "")) + prompt_tokens(request.get("system", ""))
+        return self._plan(request, number, prompt, limit(request.get("options") or {}, "num_predict"), streams=True)
 
-    def _plan(self, ask: dict[str, Any], number: int, prompt: int, most: int | None, *, streams: bool) -> ReplyPlan:
+    def _plan(self, request: dict[str, Any], number: int, prompt: int, most: int | None, *, streams: bool) -> ReplyPlan:
         """The planned reply; `streams` is this API's default."""
         script = self._script
         if script.context_limit is not None and prompt > script.context_limit:
@@ -166,21 +166,21 @@ class LlmServer:
             )
         own = script.tokens
         tokens = max(1, round(own.first if own.is_constant else own.value(self._world.chance(number))))
-        tokens = max(tokens, limit(ask, "min_tokens") or 0)
-        if most is not None and (ask.get("ignore_eos") is True or tokens >= most):
+        tokens = max(tokens, limit(request, "min_tokens") or 0)
+        if most is not None and (request.get("ignore_eos") is True or tokens >= most):
             tokens = most
         reason = "length" if tokens == most else "stop"
-        stream = ask.get("stream", streams)
+        stream = request.get("stream", streams)
         if not isinstance(stream, bool):
             raise HttpError(400, f"stream is {stream!r}, neither true nor false")
-        usage = script.usage == "always" or (script.usage == "auto" and self._has_usage(ask, stream, streams))
+        usage = script.usage == "always" or (script.usage == "auto" and self._has_usage(request, stream, streams))
         return ReplyPlan(tokens, reason, prompt, stream, usage)
 
-    def _has_usage(self, ask: dict[str, Any], stream: bool, streams: bool) -> bool:
+    def _has_usage(self, request: dict[str, Any], stream: bool, streams: bool) -> bool:
         """OpenAI's streams have counts if the request wants them; Ollama's (which stream by default) always do."""
         if not stream or streams:
             return True
-        options = ask.get("stream_options")
+        options = request.get("stream_options")
         return isinstance(options, dict) and options.get("include_usage") is True
 
     # Embeddings
@@ -212,22 +212,22 @@ class LlmServer:
             )
         world.admit(SimulatedReply(world, connection, number, arrival_ns, course))
 
-    def _vectors(self, ask: dict[str, Any]) -> tuple[list[list[float]], int]:
-        texts = texts_of(ask.get("input"), self._words)
+    def _vectors(self, request: dict[str, Any]) -> tuple[list[list[float]], int]:
+        texts = texts_of(request.get("input"), self._words)
         tokens = sum(len(text.split()) for text in texts)
         most = self._script.context_limit
         if most is not None and any(len(text.split()) > most for text in texts):
             raise HttpError(400, f"This model's maximum context length is {most} tokens.", "context_length_exceeded")
-        size = limit(ask, "dimensions") or self._script.dimensions
+        size = limit(request, "dimensions") or self._script.dimensions
         return [vector(text, size) for text in texts], tokens
 
-    def _openai_vectors(self, ask: dict[str, Any]) -> tuple[bytes, int]:
-        vectors, tokens = self._vectors(ask)
+    def _openai_vectors(self, request: dict[str, Any]) -> tuple[bytes, int]:
+        vectors, tokens = self._vectors(request)
         counted = None if self._script.usage == "never" else tokens
-        return embeddings(self._model, vectors, counted, as_base64=ask.get("encoding_format") == "base64"), tokens
+        return embeddings(self._model, vectors, counted, as_base64=request.get("encoding_format") == "base64"), tokens
 
-    def _ollama_vectors(self, ask: dict[str, Any]) -> tuple[bytes, int]:
-        vectors, tokens = self._vectors(ask)
+    def _ollama_vectors(self, request: dict[str, Any]) -> tuple[bytes, int]:
+        vectors, tokens = self._vectors(request)
         return embed(self._model, vectors, None if self._script.usage == "never" else tokens), tokens
 
     # Answered without a script
@@ -246,21 +246,23 @@ class LlmServer:
 
     def _tokenize(self, head: Head, body: bytes) -> bytes:  # noqa: ARG002
         """As vLLM (`prompt` or `messages`) and llama.cpp (`content`) have it."""
-        ask = asked(body)
-        prompt = " ".join(chat_texts(ask)) if "messages" in ask else ask.get("content", ask.get("prompt"))
+        request = parse_request(body)
+        prompt = (
+            " ".join(chat_texts(request)) if "messages" in request else request.get("content", request.get("prompt"))
+        )
         if not isinstance(prompt, str):
             raise HttpError(400, "there is no text to make tokens of: give prompt, messages or content")
         try:
             tokens = self._words.encode(prompt)
         except OverflowError as problem:
             raise HttpError(413, str(problem)) from None
-        if "content" in ask:
+        if "content" in request:
             return reply(packed({"tokens": tokens}))
         return reply(packed({"count": len(tokens), "max_model_len": self._script.context_limit, "tokens": tokens}))
 
     def _detokenize(self, head: Head, body: bytes) -> bytes:  # noqa: ARG002
         """As vLLM (`prompt`) and llama.cpp (`content`) have it, both in one answer."""
-        tokens = asked(body).get("tokens")
+        tokens = parse_request(body).get("tokens")
         if not isinstance(tokens, list):
             raise HttpError(400, "tokens is not a list of numbers")
         try:
@@ -281,10 +283,10 @@ class LlmServer:
     def _request(self, head: Head, body: bytes) -> dict[str, Any]:
         """What is asked, where it may be asked of this server and its model."""
         self._check(head)
-        ask = asked(body)
-        if self._script.model is not None and ask.get("model") != self._script.model:
-            raise HttpError(404, f"The model `{ask.get('model')}` does not exist.", "model_not_found")
-        return ask
+        request = parse_request(body)
+        if self._script.model is not None and request.get("model") != self._script.model:
+            raise HttpError(404, f"The model `{request.get('model')}` does not exist.", "model_not_found")
+        return request
 
     def _refuse(
         self,

@@ -103,7 +103,7 @@ def packed(value: object) -> bytes:
     return _ENCODER.encode(value).encode()
 
 
-def asked(body: bytes) -> dict[str, object]:
+def parse_request(body: bytes) -> dict[str, object]:
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as problem:

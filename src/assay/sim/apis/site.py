@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from urllib.parse import parse_qs
 
-from assay.sim.apis.schedule import JSON, LINES, IntactReply, asked, broken_reply, fitted, packed, reply
+from assay.sim.apis.schedule import JSON, LINES, IntactReply, broken_reply, fitted, packed, parse_request, reply
 from assay.sim.records import OUTCOMES
 from assay.sim.wire.connection import Head, HttpError, Serve, ServerConnection
 from assay.sim.world import NUMBER_MARK, REFUSED, ReplySchedule, SimulatedReply, World
@@ -95,9 +95,9 @@ class Site:
         return reply(packed(state))
 
     def _stall(self, head: Head, body: bytes) -> bytes:  # noqa: ARG002
-        ask = asked(body)
+        request = parse_request(body)
         try:
-            for_s, after_s = seconds(ask["for"]), seconds(ask.get("after", 0))
+            for_s, after_s = seconds(request["for"]), seconds(request.get("after", 0))
         except (KeyError, ValueError) as problem:
             raise HttpError(400, f'write {{"for": "2s"}}, and "after" where it shall not be now: {problem}') from None
         self._world.loop.at(self._world.loop.now() + round(after_s * 1e9), lambda: self._world.stop(for_s))

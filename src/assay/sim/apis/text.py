@@ -61,8 +61,8 @@ def count(text: str) -> int:
     return len(text.split())
 
 
-def chat_texts(ask: dict[str, Any]) -> list[str]:
-    messages = ask.get("messages")
+def chat_texts(request: dict[str, Any]) -> list[str]:
+    messages = request.get("messages")
     if not isinstance(messages, list) or not messages:
         raise HttpError(400, "messages is not a list with at least one message")
     return [_text(message) for message in messages]
@@ -82,9 +82,9 @@ def _text(message: object) -> str:
     return " ".join(text for text in texts if isinstance(text, str))
 
 
-def one_prompt(ask: dict[str, Any]) -> object:
+def one_prompt(request: dict[str, Any]) -> object:
     """The prompt of a completion; more than one in a request is refused."""
-    prompt = ask.get("prompt")
+    prompt = request.get("prompt")
     if isinstance(prompt, list) and len(prompt) == 1 and not isinstance(prompt[0], int):
         return prompt[0]
     if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
@@ -116,10 +116,10 @@ def texts_of(value: object, words: WordTokenizer) -> list[str]:
     raise HttpError(400, "input is neither a text nor a list of texts")
 
 
-def limit(ask: dict[str, Any], *names: str) -> int | None:
+def limit(request: dict[str, Any], *names: str) -> int | None:
     """A bound of a request: the first of some keys that has one."""
     for name in names:
-        value = ask.get(name)
+        value = request.get(name)
         if value is not None:
             if isinstance(value, bool) or not isinstance(value, int) or (value < 1 and value != -1):
                 raise HttpError(400, f"{name} is {value!r}, not a whole number of 1 or more")

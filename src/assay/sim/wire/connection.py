@@ -179,15 +179,15 @@ class ServerConnection:
     """HTTP/1.1 over one socket."""
 
     __slots__ = (
-        "_backlog", "_closing", "_consuming", "_fd", "_gone", "_heads", "_loop", "_out", "_serve", "_sock",
-        "_told_continue", "answering", "busy", "head", "number",
+        "_backlog", "_closing", "_consuming", "_continue_sent", "_fd", "_gone", "_heads", "_loop", "_out", "_serve",
+        "_sock", "answering", "busy", "head", "number",
     )  # fmt: skip
 
     def __init__(self, loop: Loop, sock: socket.socket, number: int, heads: HeadCache, serve: Serve) -> None:
         self._loop, self._sock, self._heads, self._serve = loop, sock, heads, serve
         self._fd = sock.fileno()
         self._backlog, self._out = b"", bytearray()
-        self._consuming = self._closing = self._gone = self._told_continue = False
+        self._consuming = self._closing = self._gone = self._continue_sent = False
         self.number = number
         self.head: Head | None = None
         self.answering: SimulatedReply | None = None
@@ -355,14 +355,14 @@ class ServerConnection:
         if not end:
             self._invite(head)
             return None
-        self._told_continue = False
+        self._continue_sent = False
         self.head, self.busy = head, True
         self._serve(self, head, body, perf_counter_ns())
         return data[end:]
 
     def _invite(self, head: Head) -> None:
-        if head.expects_continue and not self._told_continue:
-            self._told_continue = True
+        if head.expects_continue and not self._continue_sent:
+            self._continue_sent = True
             self.send(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _refuse(self, problem: HttpError) -> None:

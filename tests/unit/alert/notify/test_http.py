@@ -8,7 +8,7 @@ import pytest
 from tests.support.certificate import self_signed
 from tests.unit.alert.notify.receivers import Reply, receiving, silent_port
 
-from assay.alert.notify.http import Caller, asked_wait_s
+from assay.alert.notify.http import Caller, retry_after_s
 from assay.alert.notify.protocol import REPAIR_S, NotifyError
 
 NOW = 1_767_322_800.0
@@ -59,7 +59,7 @@ def test_a_receiver_that_requests_a_pause_is_heard():
      ({"ratelimit-remaining": "0", "ratelimit-reset": str(NOW + 5)}, 5.0), ({"x-ratelimit-remaining": "0"}, None)],
 )  # fmt: skip
 def test_how_long_is_requested(headers, wait_s):
-    assert asked_wait_s(headers, NOW) == wait_s
+    assert retry_after_s(headers, NOW) == wait_s
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])

@@ -182,7 +182,7 @@ def _awaited(
     for step_s in steps():
         unless()
         left_s = begun_s + bound - time.monotonic()
-        answer = question.ask(max(0.1, left_s))
+        answer = question.probe(max(0.1, left_s))
         if answer is None:
             return _running(name, address, section, started_ns, inside.work)
         if left_s <= 0:

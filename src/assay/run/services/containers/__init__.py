@@ -13,12 +13,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from assay.errors import MeasureError
-from assay.run.services.containers.contract import LABEL, SIDECAR_KIND, Container, ContainerRuntime, Kind, Runtime, ask
+from assay.run.services.containers.contract import (
+    LABEL,
+    SIDECAR_KIND,
+    Container,
+    ContainerRuntime,
+    Kind,
+    Runtime,
+    runtime_output,
+)
 from assay.run.services.containers.runtimes import APPTAINER, CHARLIECLOUD, DOCKER, PODMAN, at_once
 from assay.run.services.plan import Ports, ServiceSpec
 from assay.spec.references import REFERENCE
 
-__all__ = ["LABEL", "MARKER", "RUNTIMES", "Container", "Kind", "Runtime", "ask", "find_runtime", "make_box", "mark",
+__all__ = ["LABEL", "MARKER", "RUNTIMES", "Container", "Kind", "Runtime", "find_runtime", "make_box", "mark",
            "runtime_for", "sweep_containers"]  # fmt: skip
 
 # In the order in which they are looked for: those that need no rights and no daemon come first.
@@ -129,8 +137,8 @@ def sweep_containers(tag: str, scratch: Path) -> int:
     programs = {entry["program"] for entry in map(json.loads, lines) if entry["tag"] == tag}
     removed = 0
     for program in sorted(programs):
-        names = ask([program, "ps", "--all", "--quiet", "--filter", f"label={LABEL}={tag}"]).split()
+        names = runtime_output([program, "ps", "--all", "--quiet", "--filter", f"label={LABEL}={tag}"]).split()
         if names:
-            ask([program, "rm", "--force", *at_once(program), *names])
+            runtime_output([program, "rm", "--force", *at_once(program), *names])
         removed += len(names)
     return removed

@@ -111,7 +111,7 @@ def run_on_image(
         )
 
 
-def ask(command: Iterable[str], within_s: float = PATIENCE_S) -> str:
+def runtime_output(command: Iterable[str], within_s: float = PATIENCE_S) -> str:
     """What a runtime answers; nothing where it fails or does not answer."""
     result = run(command, within_s)
     return result.text if result.ok else ""

@@ -20,11 +20,11 @@ from assay.run.services.containers.contract import (
     LABEL,
     Container,
     ContainerRuntime,
-    ask,
     digest_in,
     registry_name,
     run,
     run_on_image,
+    runtime_output,
 )
 from assay.run.services.containers.image_cache import file_digest, is_file
 
@@ -73,11 +73,11 @@ class Oci(ContainerRuntime):
 
     def first_pid(self, box: Container, started: int) -> int | None:  # noqa: ARG002  (that one is only the client)
         """The process inside, where this machine can see it."""
-        pid = ask([box.runtime.program, "inspect", "--format", "{{.State.Pid}}", box.name]).strip()
+        pid = runtime_output([box.runtime.program, "inspect", "--format", "{{.State.Pid}}", box.name]).strip()
         return int(pid) if pid.isdigit() and int(pid) > 0 and sys.platform == "linux" else None
 
     def remove(self, box: Container) -> None:
-        ask([box.runtime.program, "rm", "--force", *at_once(box.runtime.program), box.name])
+        runtime_output([box.runtime.program, "rm", "--force", *at_once(box.runtime.program), box.name])
 
     def make(self, program: str, image: str, within_s: float, path: Path) -> dict[str, str]:
         """Pull an image and save an archive of it, from which nodes without a network load it."""
@@ -89,7 +89,7 @@ class Oci(ContainerRuntime):
         return identity
 
     def _inspected(self, program: str, image: str) -> dict[str, str]:
-        return read_inspected(ask([program, "image", "inspect", image]))
+        return read_inspected(runtime_output([program, "image", "inspect", image]))
 
 
 class Podman(Oci):
