@@ -237,7 +237,7 @@ state.ensure_open()
 notifying = NoticeSender.of(state)
 notifying.policy = NoticePolicy(lease_s=1.5, first_wait_s=0.1, longest_wait_s=0.3)
 while True:
-    notifying.look()
+    notifying.poll()
     time.sleep(0.05)
 """
 
