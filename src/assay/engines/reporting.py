@@ -132,7 +132,7 @@ def reporting_to(
     """Report a campaign to a server for as long as it is followed.
 
     Args:
-        tell: shows what a person should know; called only by the thread that calls this.
+        notify: shows what a person should know; called only by the thread that calls this.
     """
     reporter = ServerReporter(client, store, campaign, folder, notify)
     reporter.start()

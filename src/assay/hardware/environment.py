@@ -169,16 +169,16 @@ class UsageSample:
         return [{"name": process.info["name"], "pid": process.pid, "cpu_pct": pct} for pct, process in busy[:5]]
 
 
-def machine_state(look: UsageSample | None = None) -> dict[str, JsonValue]:
+def machine_state(usage: UsageSample | None = None) -> dict[str, JsonValue]:
     """What else runs right now: load, free memory, and the processes that take a share of a core.
 
     Args:
-        look: one that was begun a moment ago, so that nothing has to wait for it.
+        usage: one that was begun a moment ago, so that nothing has to wait for it.
     """
     return {
         "load_average": list(os.getloadavg()) if hasattr(os, "getloadavg") else None,
         "memory_available_bytes": psutil.virtual_memory().available,
-        "busy_processes": (look or UsageSample()).busy(),
+        "busy_processes": (usage or UsageSample()).busy(),
     }
 
 

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.live
 
 
 @pytest.fixture(autouse=True)
-def store(monkeypatch, tmp_path) -> None:
+def _store(monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("ASSAY_STORE", str(tmp_path / "store"))
     monkeypatch.delenv("ASSAY_SERVER", raising=False)
 

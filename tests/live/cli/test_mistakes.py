@@ -11,7 +11,7 @@ AXIS = ", ".join(map(str, range(1, 101)))
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch) -> None:
+def _folder(tmp_path, monkeypatch) -> None:
     """A folder of its own with a benchmark, and an empty store."""
     (tmp_path / "bench.yaml").write_text(PROGRAM.format("echo 1"))
     monkeypatch.chdir(tmp_path)

@@ -117,7 +117,7 @@ VERBS = _verbs()
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch) -> None:
+def _folder(tmp_path, monkeypatch) -> None:
     """A folder of its own with the files that verbs ask for."""
     (tmp_path / "bench.yaml").write_text(COMMAND)
     (tmp_path / "scheduled.yaml").write_text(SCHEDULED)

@@ -44,7 +44,7 @@ WRONG = {
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch) -> None:
+def _folder(tmp_path, monkeypatch) -> None:
     """A folder of its own with files of prompts, and an empty store."""
     (tmp_path / "sharegpt.json").write_text(json.dumps(SHAREGPT))
     (tmp_path / "pretty.json").write_text(json.dumps(SHAREGPT, indent=2))

@@ -119,7 +119,7 @@ def memory(
     """How much memory is free and how much swap is used; and for what was not read, the reason.
 
     Args:
-        ask: tells total, available, swap total and swap used in bytes where there is no `/proc/meminfo`.
+        memory: gives total, available, swap total and swap used in bytes where there is no `/proc/meminfo`.
     """
     lines = {name: int(kib) * 1024 for name, kib in _LINE.findall(text_of(root / "proc/meminfo"))}
     if "MemTotal" in lines and "MemAvailable" in lines:

@@ -35,7 +35,7 @@ def placed(definition: Definition, fetched: Mapping[str, Iterable[FetchedFile]],
     """The definition whose programs find what was fetched for them.
 
     Args:
-        had: for whom it was fetched, as `spec.paths.fetches` names them → what is here.
+        fetched: for whom it was fetched, as `spec.paths.fetches` names them → what is here.
     """
     target = definition.target
     if isinstance(target, CommandTarget) and "target" in fetched:

@@ -242,7 +242,7 @@ def started(
     """Start services in the order of the file, give them when all are ready, and end them afterwards.
 
     Args:
-        tell: called about once a second with what is waited for.
+        notify: called about once a second with what is waited for.
         logs: another folder for their log files, which may lie on a shared file system.
         tag: what their processes are known by; that of the run when left out.
     """
