@@ -21,7 +21,7 @@ from assay.analyse.series.identity import identity, machine_kind
 from assay.analyse.summary import measured_values
 from assay.metrics import base_name
 from assay.plan.job import content_hash
-from assay.report.wording import failure_of, failure_sentence, job_label
+from assay.report.wording import failure_sentence, job_label
 from assay.run.records import SampleSet
 from assay.store.overview import EndedJob, LostAgent
 
@@ -196,7 +196,7 @@ def of_back(agent: str, now: float) -> Event:
 
 
 def _why(result: MultiRunJobResult) -> str:
-    failure = failure_of(result)
+    failure = result.failure
     return "" if failure is None else failure_sentence(failure)
 
 

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from assay.alert.lifecycle import ACTIVE
 from assay.alert.picture import HEIGHT, WIDTH, Drawing, drawing_of
 from assay.alert.records import AlertMember, AlertRecord, FindingSummary
+from assay.alert.wording import moment
 from assay.analyse.series.causes import FactorDifference, shown
 from assay.documents import from_json, to_json
 from assay.plan.job import content_hash
@@ -259,9 +260,9 @@ class _Parts:
     def when(self) -> str:
         """What happened and when, in one sentence."""
         alert = self.alert
-        text = f"{_HAPPENED.get(self.event, self.event.capitalize())}, {_moment(alert.changed_at)}"
+        text = f"{_HAPPENED.get(self.event, self.event.capitalize())}, {moment(alert.changed_at)}"
         if alert.changed_at != alert.opened_at:
-            text += f", first opened {_moment(alert.opened_at)}"
+            text += f", first opened {moment(alert.opened_at)}"
         who = f", by {one_line(alert.by)}" if alert.by else ""
         why = alert.history[-1].why if alert.history and self.event in _OVER else ""
         of = f", benchmark {one_line(alert.benchmark)}" if alert.benchmark else ""
@@ -336,10 +337,6 @@ def _md_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 def _md(text: str) -> str:
     """Text that Markdown shows as it is; it mentions no user and links no issue."""
     return _CALLS.sub("\\1\N{ZERO WIDTH SPACE}", escape(text))
-
-
-def _moment(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def prepared(notice: NoticeDocument, points: Points) -> NoticeDocument:

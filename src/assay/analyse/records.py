@@ -125,6 +125,11 @@ class MultiRunJobResult:
     completed_at: str | None = None
     error: Failure | None = None
 
+    @property
+    def failure(self) -> Failure | None:
+        """Why the job has no numbers: its own error, or that of its first failed run."""
+        return self.error or next((run.error for run in self.runs if run.error), None)
+
 
 def unmeasured_result(
     job: Job,

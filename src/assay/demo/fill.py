@@ -20,7 +20,7 @@ from assay.analyse.records import MultiRunJobResult
 from assay.analyse.series.identity import context, identity, machine_kind
 from assay.clock import iso
 from assay.demo.machines import machine_facts
-from assay.demo.player import DemoSize, Player, label_of
+from assay.demo.player import DemoSize, Player
 from assay.demo.runs import runs_of
 from assay.demo.scenario import LABELS, STUDIES, chance, fleet, moment
 from assay.demo.scene import Scene
@@ -28,6 +28,7 @@ from assay.documents import to_json
 from assay.place.leasing import needs_key
 from assay.plan.job import Job
 from assay.plan.plan import Plan, make_plan
+from assay.report.wording import label_of
 from assay.run.records import RunOutcome
 from assay.series.repository import SeriesStore
 from assay.spec.load import load

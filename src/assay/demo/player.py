@@ -26,7 +26,7 @@ from assay.errors import UsageError
 from assay.place.fleet.protocol import Heartbeat, Held, Progress, Submission
 from assay.plan.job import Job
 from assay.plan.plan import Plan, make_plan
-from assay.report.wording import failure_of, failure_sentence, job_label
+from assay.report.wording import failure_sentence, label_of
 from assay.run.records import Failure, RunOutcome
 from assay.series.repository import SeriesStore
 from assay.sim.history import SimulatedClock
@@ -348,7 +348,7 @@ class Player:
             for run in runs
         )
         result = replace(result, runs=tuple(stored_runs))
-        failure = failure_of(result) if result.state == "failed" else None
+        failure = result.failure if result.state == "failed" else None
         taken = self.control.deliver(
             job.id,
             fence,
@@ -369,7 +369,3 @@ class Player:
 
 def lasted_s(runs: Sequence[RunOutcome]) -> float:
     return sum(run.result.duration_seconds + _BETWEEN_RUNS_S for run in runs)
-
-
-def label_of(job: Job) -> str:
-    return job_label(job.point, job.definition.model_dump(mode="json", exclude_defaults=True))

@@ -17,7 +17,7 @@ from assay.engines.logs import stored_logs
 from assay.errors import UsageError
 from assay.exec.folder import ResultFolder
 from assay.exec.machine import surroundings
-from assay.exec.runner import JobHooks, JobRunner, label_of
+from assay.exec.runner import JobHooks, JobRunner
 from assay.hardware.fitness.lock import mode_from
 from assay.hardware.fitness.session import DeviceSession
 from assay.monitoring.monitor import Monitor, monitored
@@ -26,6 +26,7 @@ from assay.plan.job import FINAL, Job
 from assay.plan.plan import Plan, refuse_parts_in_turn, refuse_unsupported
 from assay.report.live import View
 from assay.report.result import read_job
+from assay.report.wording import label_of
 from assay.run.capabilities import profile_for
 from assay.run.records import RunOutcome, SingleRunResult
 from assay.run.scratch import scratch_folder, sweep_abandoned

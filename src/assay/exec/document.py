@@ -10,13 +10,14 @@ from assay.analyse.records import MultiRunJobResult
 from assay.documents import from_json
 from assay.errors import AssayError, UsageError
 from assay.exec.folder import RESULT, ResultFolder
-from assay.exec.runner import JobRunner, label_of
+from assay.exec.runner import JobRunner
 from assay.files import read_bounded
 from assay.hardware.fitness.lock import mode_from
 from assay.hardware.fitness.session import DeviceSession
 from assay.place.needs import Profile
 from assay.plan.job import Job
 from assay.report.live import View
+from assay.report.wording import label_of
 from assay.run.capabilities import profile_for
 from assay.run.load.barrier import Meeting
 from assay.run.scratch import sweep_abandoned

@@ -17,7 +17,7 @@ from assay.hardware.fitness.session import DeviceSession, JobEnvironment
 from assay.place.needs import Profile, missing
 from assay.plan.job import Job
 from assay.report.live import View
-from assay.report.wording import job_label
+from assay.report.wording import label_of
 from assay.run.execute import execute_job
 from assay.run.load.barrier import Meeting
 from assay.run.records import Failure, RunOutcome, SingleRunResult, unmeasured_run
@@ -114,8 +114,3 @@ class JobRunner:
         result = judge(job, outcomes, environment, planned_runs=job.definition.measure.runs)
         folder.finish(result)
         return result
-
-
-def label_of(job: Job) -> str:
-    """The name of a job inside its benchmark."""
-    return job_label(job.point, job.definition.model_dump(mode="json", exclude_defaults=True))

@@ -15,7 +15,7 @@ from pydantic import JsonValue
 from assay.analyse.records import RESULT_SCHEMA, CampaignRecord, MetricStatistics, MultiRunJobResult
 from assay.documents import adapter, to_json
 from assay.report.telemetry import energy_columns, throttling_sentences
-from assay.report.wording import base, check_sentence, failed, failure_of, failure_sentence, machine, section
+from assay.report.wording import base, check_sentence, failed, failure_sentence, machine, section
 from assay.run.records import SingleRunResult
 from assay.spec.section import compute_unit
 
@@ -94,7 +94,7 @@ def _columns(records: Iterable[CampaignRecord]) -> list[str]:
 
 
 def _row(record: CampaignRecord, job: MultiRunJobResult) -> dict[str, Cell]:
-    error = failure_of(job) if job.state != "done" else None
+    error = job.failure if job.state != "done" else None
     return {
         **_sark_identity(record, job),
         **_sark_machine(job),

@@ -18,7 +18,6 @@ from assay.report.wording import (
     check_sentence,
     check_word,
     failed,
-    failure_of,
     gate_word,
     job_count,
     job_labels,
@@ -116,23 +115,23 @@ def escape(text: str) -> str:
 
 def _head(record: CampaignRecord) -> list[str]:
     made = f" by assay {escape(record.assay_version)}" if record.assay_version else ""
-    when = f"Campaign {_code(record.campaign)}, {escape(record.created_at)}{made}."
+    when = f"Campaign {code(record.campaign)}, {escape(record.created_at)}{made}."
     return [f"{when} {job_count(record)}: {verdict_counts(record)}."]
 
 
-def _code(text: str) -> str:
+def code(text: str) -> str:
     return f"`{one_line(text).replace('`', chr(39))}`"
 
 
 def _cell_code(text: str) -> str:
     """Code inside a table, where a bar would begin the next column."""
-    return _code(text).replace("|", "\\|")
+    return code(text).replace("|", "\\|")
 
 
 def _doubts(job: MultiRunJobResult, label: str) -> list[str]:
     name, word = f"- **{escape(label)}**", verdict_word(job)
     if job.state != "done":
-        error = failure_of(job)
+        error = job.failure
         remedy = f" Try: {escape(error.try_)}" if error and error.try_ else ""
         return [f"{name} ({word}): {escape(unmeasured_sentence(job))}{remedy}"]
     checks = [f"{name} ({check_word(check)}): {escape(check_sentence(check))}" for check in failed(job.checks)]

@@ -39,7 +39,6 @@ from assay.report.wording import (
     check_sentence,
     check_word,
     failed,
-    failure_of,
     flat,
     gate_word,
     headline_of,
@@ -124,7 +123,7 @@ def _load(record: CampaignRecord, labels: Mapping[str, str], width: int) -> list
 
 def _doubts(job: MultiRunJobResult, label: str) -> list[str]:
     if job.state == "failed":
-        error = failure_of(job)
+        error = job.failure
         lines = [unmeasured_sentence(job)]
         lines += [one_line(f"try: {error.try_}")] if error and error.try_ else []
         return [_doubt("failed", label, line) for line in lines]
@@ -308,7 +307,7 @@ def _head(result: MultiRunJobResult) -> list[str]:
 def _failure(result: MultiRunJobResult) -> list[str]:
     if result.state == "done":
         return []
-    error = failure_of(result)
+    error = result.failure
     lines = [f"why      {unmeasured_sentence(result)}"]
     if error and error.try_:
         lines.append(f"try      {one_line(error.try_)}")

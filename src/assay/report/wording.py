@@ -15,6 +15,7 @@ from ruamel.yaml import YAML
 from assay.analyse.headline import declared, headline_or_first
 from assay.analyse.records import CampaignRecord, Check, MetricStatistics, MultiRunJobResult
 from assay.metrics import base_name
+from assay.plan.job import Job
 from assay.run.records import Failure, SingleRunResult
 from assay.spec.benchmark import Definition
 from assay.units import show_bytes
@@ -128,6 +129,11 @@ def job_label(point: Mapping[str, JsonValue], definition: Mapping[str, JsonValue
     return " ".join(_labelled(name, value) for name, value in parts)
 
 
+def label_of(job: Job) -> str:
+    """The name of a job inside its benchmark."""
+    return job_label(job.point, job.definition.model_dump(mode="json", exclude_defaults=True))
+
+
 def axis_point(path: str, value: JsonValue) -> str:
     """One key of a point as labels show it: `threads=2`, or `squeezenet`."""
     return _labelled(path.rpartition(".")[2], _value(value, full=False))
@@ -221,14 +227,9 @@ def failure_sentence(error: Failure) -> str:
     return one_line(f"error[{error.code}]{where}: {error.message}{f' ({details})' if details else ''}")
 
 
-def failure_of(result: MultiRunJobResult) -> Failure | None:
-    """Why a job has no numbers: its own error, or that of its first failed run."""
-    return result.error or next((run.error for run in result.runs if run.error), None)
-
-
 def unmeasured_sentence(result: MultiRunJobResult) -> str:
     """Why a job that should have numbers has none."""
-    error = failure_of(result)
+    error = result.failure
     if error:
         return failure_sentence(error)
     return "no reason was recorded" if result.state == "failed" else MEANING[verdict_word(result)]

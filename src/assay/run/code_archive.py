@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from assay.errors import MeasureError
-from assay.run.models.sources import file_digest
+from assay.files import file_digest
 from assay.units import show_bytes
 
 FOLDER = "code"

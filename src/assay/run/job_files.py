@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from assay.errors import MeasureError, UsageError
+from assay.files import file_digest
 from assay.plan.job import Job, JobFile
-from assay.run.models.sources import file_digest, is_path
+from assay.run.models.sources import is_path
 from assay.spec.benchmark import Definition
 from assay.spec.paths import fetched_files, named_files, refetched, renamed, runs_programs, service_programs
 from assay.spec.target import CommandTarget, ModelTarget

@@ -14,7 +14,7 @@ from assay.documents import to_json
 from assay.errors import StoreError, UsageError
 from assay.place.fleet.protocol import Delivered, DeliveryWord
 from assay.plan.job import Event, Job
-from assay.report.wording import failure_of, failure_sentence
+from assay.report.wording import failure_sentence
 from assay.serve.observability import log_event, log_failure
 from assay.serve.state import ServerState, ServerStore
 from assay.serve.web.problems import RequestProblem, read_body
@@ -152,7 +152,7 @@ def _complete(state: ServerState, job: Job, sent: MultiRunJobResult) -> tuple[Mu
 
 
 def _outcome(result: MultiRunJobResult) -> dict[str, Any]:
-    failure = failure_of(result) if result.state == "failed" else None
+    failure = result.failure if result.state == "failed" else None
     reason = failure_sentence(failure)[:_LONGEST_REASON] if failure else ""
     return {"verdict": result.verdict, "result": to_json(result), "runs": result.runs, "reason": reason}
 

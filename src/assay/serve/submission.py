@@ -14,9 +14,9 @@ from pydantic import Field, JsonValue
 from assay.errors import AssayError, Problem, SpecError, UsageError
 from assay.place.fleet.protocol import Submission
 from assay.place.needs import needs_in_words
-from assay.plan.job import Job, JobFile
+from assay.plan.job import JobFile
 from assay.plan.plan import Plan, make_plan, refuse_unsupported
-from assay.report.wording import job_label
+from assay.report.wording import label_of
 from assay.run.inputs import fingerprint_of
 from assay.run.job_files import local_paths, place_files
 from assay.run.models.sources import hub_name
@@ -120,10 +120,6 @@ def demand_files(kept: ServerStore, plan: Plan) -> None:
     lacking = missing(kept.store, wanted)
     if lacking:
         raise missing_artefacts({digest: wanted[digest] for digest in lacking})
-
-
-def label_of(job: Job) -> str:
-    return job_label(job.point, job.definition.model_dump(mode="json", exclude_defaults=True))
 
 
 def _named(kept: ServerStore, submission: Submission) -> tuple[Mapping[str, JsonValue], Files, int | None]:

@@ -8,10 +8,9 @@ from datetime import UTC, datetime
 from assay.alert.digest.build import named_in_title, short
 from assay.alert.digest.records import Digest, Movement, MovementGroup, ResultLink, SeriesLabel
 from assay.analyse.text import count
-from assay.report.markdown import escape, sheet_markdown
+from assay.report.markdown import code, escape, sheet_markdown
 from assay.report.numbers import NOTHING, decimals_for, name_with_unit, show, show_percent
 from assay.report.sheet import Sheet
-from assay.report.wording import one_line
 
 CAUSES = {
     "code": "the code changed",
@@ -263,7 +262,7 @@ def digest_markdown(digest: Digest) -> str:
     blocks = (
         [f"# {title(digest)}"],
         [escape(summary(digest))],
-        [f"{minute(digest.since)} to {minute(digest.until)} UTC, from {_code(digest.source)}."],
+        [f"{minute(digest.since)} to {minute(digest.until)} UTC, from {code(digest.source)}."],
         ["## What moved"],
         *([block for group in digest.groups for block in _group(group)] or [["Nothing."]]),
         *(block for section in sections(digest) for block in _section(section)),
@@ -296,22 +295,18 @@ def _details(change: Movement, group: MovementGroup) -> list[str]:
     doubts = [f"{named}: {word}, because {escape('; '.join(change.because))}"] if change.because else []
     named_here = () if named_in_title(change, group) else change.differs
     shown = [
-        f"{escape(difference.name)} {_code(short(difference.before))} → {_code(short(difference.after))}"
+        f"{escape(difference.name)} {code(short(difference.before))} → {code(short(difference.after))}"
         for difference in named_here[:_MOST_DIFFERENCES]
     ]
     more = len(named_here) - _MOST_DIFFERENCES
     shown += [f"{more} more"] if more > 0 else []
     differs = [f"{named}: differs: {', '.join(shown)}"] if shown else []
     links = [f"{word} {_link(link)}" for word, link in (("last good", change.good), ("first bad", change.bad)) if link]
-    ways = f"{named}: {', '.join([*links, _code(f'assay explain {change.id}')])}"
+    ways = f"{named}: {', '.join([*links, code(f'assay explain {change.id}')])}"
     return [*doubts, *differs, ways]
 
 
 def _link(link: ResultLink) -> str:
     if link.href.startswith(("http://", "https://")):
         return f"[{escape(link.job)}]({link.href.replace(')', '%29').replace(' ', '%20')})"
-    return _code(link.command or link.job)
-
-
-def _code(text: str) -> str:
-    return f"`{one_line(text).replace('`', chr(39))}`"
+    return code(link.command or link.job)

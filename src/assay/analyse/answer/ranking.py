@@ -7,15 +7,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from assay.analyse.answer.records import AnswerColumn, AxisEffect, BestPoints
 from assay.analyse.compare.comparability import machine_moved
-from assay.analyse.compare.metric import RelativeChange, change_between
+from assay.analyse.compare.metric import RelativeChange, change_between, run_values
 from assay.analyse.intervals import LEVEL, t_quantile
-from assay.analyse.records import Answer, Interval, MetricStatistics, MultiRunJobResult
+from assay.analyse.records import Answer, Interval, MultiRunJobResult
 from assay.metrics import Better
 from assay.plan.job import HOST
 
@@ -28,10 +26,6 @@ def column_of(name: str, jobs: Sequence[MultiRunJobResult]) -> AnswerColumn:
     """A metric as the jobs give it; at least one of them has it."""
     known = [job.metrics[name] for job in jobs if name in job.metrics]
     return AnswerColumn(name, known[0].unit, next((stats.better for stats in known if stats.better), None))
-
-
-def _run_values(stats: MetricStatistics) -> NDArray[np.float64]:
-    return np.array(list(stats.run_values.values()), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +47,7 @@ def _pair(a: MultiRunJobResult, b: MultiRunJobResult, metric: str) -> _Pair | No
     """The change of a metric from one job to another on the log scale; None where either did not measure it."""
     if metric not in a.metrics or metric not in b.metrics:
         return None
-    left, right = _run_values(a.metrics[metric]), _run_values(b.metrics[metric])
+    left, right = run_values(a.metrics[metric]), run_values(b.metrics[metric])
     if min(left.size, right.size) < 2:
         return _Pair(None)
     change = change_between(left, right)

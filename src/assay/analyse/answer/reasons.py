@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from assay.analyse.answer.records import SEVERITIES, DoubtGroup, FailureGroup, Severity
 from assay.analyse.checks import ADVISORY, INVALIDATING
 from assay.analyse.records import Check, MultiRunJobResult
-from assay.run.records import Failure
 
 MOST_DOUBTS = 10
 _PERCENT = re.compile(r"(\d[\d,]*(?:\.\d+)?) %")
@@ -76,19 +75,14 @@ def failures_of(jobs: Iterable[MultiRunJobResult]) -> tuple[FailureGroup, ...]:
     groups: dict[str, list[MultiRunJobResult]] = {}
     for job in jobs:
         if job.state in ("failed", "poisoned"):
-            error = _error(job)
+            error = job.failure
             groups.setdefault(error.code if error else "unknown", []).append(job)
     failures = [_failure(code, members) for code, members in groups.items()]
     return tuple(sorted(failures, key=lambda group: -len(group.jobs)))
 
 
 def _failure(code: str, jobs: Sequence[MultiRunJobResult]) -> FailureGroup:
-    names, error = tuple(job.job for job in jobs), _error(jobs[0])
+    names, error = tuple(job.job for job in jobs), jobs[0].failure
     if error is None:
         return FailureGroup(code, "", names, "no reason was recorded", "")
     return FailureGroup(code, error.phase, names, error.message, error.try_)
-
-
-def _error(job: MultiRunJobResult) -> Failure | None:
-    """A job's own error, else that of its first failed run."""
-    return job.error or next((run.error for run in job.runs if run.error), None)

@@ -74,7 +74,7 @@ def _side_interval(statistics: Sequence[MetricStatistics], level: float) -> Inte
     """The interval of one side: of its only result between runs, of several between results."""
     if len(statistics) == 1:
         return statistics[0].interval
-    return between_results([float(np.median(_run_values(stats))) for stats in statistics], level)
+    return between_results([float(np.median(run_values(stats))) for stats in statistics], level)
 
 
 def between_results(values: Sequence[float], level: float) -> Interval | None:
@@ -84,19 +84,19 @@ def between_results(values: Sequence[float], level: float) -> Interval | None:
 
 
 def _middle(statistics: Sequence[MetricStatistics]) -> float:
-    return float(np.median([np.median(_run_values(stats)) for stats in statistics]))
+    return float(np.median([np.median(run_values(stats)) for stats in statistics]))
 
 
 def _direction(*statistics: MetricStatistics) -> Better | None:
     return next((stats.better for stats in statistics if stats.better), None)
 
 
-def _run_values(stats: MetricStatistics) -> NDArray[np.float64]:
+def run_values(stats: MetricStatistics) -> NDArray[np.float64]:
     return np.array(list(stats.run_values.values()), dtype=np.float64)
 
 
 def _decide(a: MetricStatistics, b: MetricStatistics, level: float, smallest: float) -> _Decision:
-    left, right = _run_values(a), _run_values(b)
+    left, right = run_values(a), run_values(b)
     fewest = min(left.size, right.size)
     if fewest < MIN_RUNS:
         have = f"{count(left.size, 'run')} against {count(right.size, 'run')}"
@@ -124,7 +124,7 @@ def _decide_results(
     if different := different_meaning((*a, *b)):
         return _cannot_tell(different)
     sides = [
-        [ResultReading(float(np.median(runs)), tuple(runs)) for stats in side if (runs := _run_values(stats)).size]
+        [ResultReading(float(np.median(runs)), tuple(runs)) for stats in side if (runs := run_values(stats)).size]
         for side in (a, b)
     ]
     change = change_between_results(*sides)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from pydantic import JsonValue
 
 from assay.documents import from_json, to_json
 from assay.errors import MeasureError, UsageError
+from assay.files import file_digest
 from assay.place.fleet.protocol import (
     AGENT_KEY,
     Claim,
@@ -164,7 +164,7 @@ class FleetClient(Transport):
         patience_s: float = _TRANSFER_PATIENCE_S,
     ) -> str:
         """Send a file unless the server has it; return its SHA-256."""
-        digest = sha256 or _digest(path)
+        digest = sha256 or file_digest(path)
         if self.has(digest):
             return digest
         params = {"name": name or path.name}
@@ -178,7 +178,7 @@ class FleetClient(Transport):
         partial.unlink(missing_ok=True)
         try:
             self.insist(lambda: self._fetch(f"/artefacts/{sha256}", partial), patience_s=patience_s)
-            if (digest := _digest(partial)) != sha256:
+            if (digest := file_digest(partial)) != sha256:
                 raise MeasureError(
                     f"the server sent another file: its SHA-256 is {digest}, not {sha256}", code="checksum", at=self.url
                 )
@@ -305,11 +305,6 @@ def _events(lines: Iterator[str]) -> Iterator[tuple[str, str, str]]:
             kind = value
         elif name == "data":
             data.append(value)
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _blocks(path: Path) -> Iterator[bytes]:

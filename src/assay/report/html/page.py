@@ -34,7 +34,6 @@ from assay.report.wording import (
     check_sentence,
     check_word,
     failed,
-    failure_of,
     gate_word,
     headline_of,
     headlines,
@@ -270,7 +269,7 @@ def _headline(job: MultiRunJobResult, name: str) -> Markup:
 
 
 def _failure(job: MultiRunJobResult) -> Markup:
-    error = failure_of(job)
+    error = job.failure
     remedy = el("p", el("strong", "Try: "), error.try_) if error and error.try_ else None
     log = None
     if error and error.log_tail:

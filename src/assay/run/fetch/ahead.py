@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Literal
 
 from assay.errors import AssayError
+from assay.files import file_digest
 from assay.folders import cache_folder, images_folder
 from assay.plan.plan import make_plan
 from assay.run.fetch.source import fetch, is_here
 from assay.run.inputs import files_of, fingerprint_of
 from assay.run.job_files import local_paths
-from assay.run.models.sources import BUILTIN_NAMES, file_digest, is_folder, resolve, whole_digest
+from assay.run.models.sources import BUILTIN_NAMES, is_folder, resolve, whole_digest
 from assay.run.services.containers import find_runtime, image_cache, runtime_for
 from assay.spec.benchmark import Definition, Service
 from assay.spec.load import Loaded

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from assay.errors import MeasureError, first_line
-from assay.run.models.sources import CacheEntry, CacheNotes, Validator, file_digest
+from assay.files import file_digest
+from assay.run.models.sources import CacheEntry, CacheNotes, Validator
 from assay.spec.references import resolve_secrets
 from assay.spec.target import Fetch
 from assay.units import show_bytes

@@ -17,8 +17,9 @@ from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 import httpx
 
 from assay.errors import MeasureError
+from assay.files import file_digest
 from assay.http import http_client
-from assay.run.models.sources import CacheEntry, CacheNotes, Validator, file_digest, mismatch
+from assay.run.models.sources import CacheEntry, CacheNotes, Validator, mismatch
 from assay.run.policy import UrlPolicy, checked_transport
 from assay.units import show_bytes
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import MeasureError, first_line
+from assay.files import file_digest
 from assay.run.models.graph import refuse_links_out
-from assay.run.models.sources import LocalModel, Progress, file_digest, mismatch, whole_digest
+from assay.run.models.sources import LocalModel, Progress, mismatch, whole_digest
 from assay.spec.target import ModelTarget
 from assay.units import show_bytes
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from assay.errors import MeasureError, UsageError
-from assay.files import write_whole
+from assay.files import file_digest, write_whole
 from assay.run.models.graph import external_files, read_outline
 from assay.spec.target import ModelTarget, Target
 
@@ -414,11 +414,6 @@ def _read_json(path: Path) -> dict[str, str | None] | None:
     except (OSError, ValueError):
         return None
     return held if isinstance(held, dict) else None
-
-
-def file_digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def whole_digest(parts: Sequence[tuple[str, str]]) -> str:

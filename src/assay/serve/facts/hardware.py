@@ -18,8 +18,7 @@ from assay.analyse.records import Check, Interval, MultiRunJobResult
 from assay.documents import from_json
 from assay.metrics import Better
 from assay.report.device import device_tests, is_device_target
-from assay.report.wording import headline_of, machine, section
-from assay.serve.facts.job_page import number
+from assay.report.wording import as_number, headline_of, machine, section
 from assay.serve.state import ServerStore
 from assay.store.database import reading
 from assay.store.records import AgentRecord
@@ -158,10 +157,12 @@ def _of_control(newest: Sequence[MultiRunJobResult]) -> AgentNoise | None:
     for result in newest:
         control = section(section(section(result.environment, "before"), "fitness"), "control")
         history = section(control, "history")
-        bands = {part: band for part in _PARTS if (band := number(section(history, part).get("band_pct"))) is not None}
+        bands = {
+            part: band for part in _PARTS if (band := as_number(section(history, part).get("band_pct"))) is not None
+        }
         if bands:
             widest = max(bands, key=lambda part: bands[part])
-            entries = number(history.get("entries"))
+            entries = as_number(history.get("entries"))
             often = f", over {entries:g} earlier times" if entries else ""
             says = f"a fixed loop ({widest}) takes within ±{bands[widest]:.1f} % of its usual time here{often}"
             return AgentNoise(round(bands[widest], 3), "%", says, _moment(result.completed_at), 1)

@@ -24,7 +24,7 @@ from assay.report.html.load import draw_curves, draw_goodput, draw_recall
 from assay.report.html.pictures import job_pictures
 from assay.report.result import file_reader
 from assay.report.served import is_served
-from assay.report.wording import job_labels, section, unmeasured_sentence
+from assay.report.wording import as_number, job_labels, section, unmeasured_sentence
 from assay.run.probes import FILE
 from assay.run.records import SampleSet, SingleRunResult
 from assay.run.scoring.outputs import OUTPUTS
@@ -314,8 +314,8 @@ def _output(run: int, line: _Line, row: Mapping[str, JsonValue], scores: _Scores
         scores=scores.at(line, answered=outcome == "ok"),
         outcome=outcome,
         error=_cut(_text(row.get("error"))),
-        ttft_ms=number(row.get("ttft_ms")),
-        e2e_ms=number(row.get("e2e_ms")),
+        ttft_ms=as_number(row.get("ttft_ms")),
+        e2e_ms=as_number(row.get("e2e_ms")),
         input_tokens=_whole(row.get("input_tokens")),
         output_tokens=_whole(row.get("output_tokens")),
         more={name: value for name, value in rest.items() if len(json.dumps(value)) <= _LONGEST},
@@ -330,11 +330,6 @@ def _text(value: JsonValue) -> str | None:
 def _cut(text: str | None) -> str | None:
     # A lone surrogate, which a server may send, has no place in an answer of the server.
     return None if text is None else text[:_LONGEST].encode("utf-8", "replace").decode()
-
-
-def number(value: JsonValue) -> float | None:
-    """A number of JSON; None for anything else, truth values included."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _whole(value: JsonValue) -> int | None:

@@ -15,11 +15,11 @@ from fastapi.responses import FileResponse
 from pydantic import JsonValue
 
 from assay.place.fleet.protocol import Delivered, Elsewhere, JobProgress, JobProgressReport, Known, Progress, Release
+from assay.report.wording import label_of
 from assay.serve.delivery import deliver, deliver_reported, held, known_size, missing_artefacts
 from assay.serve.observability import log_event
 from assay.serve.settings import MB
 from assay.serve.state import ServerState
-from assay.serve.submission import label_of
 from assay.serve.web.access import (
     BINARY,
     AgentKey,

@@ -20,7 +20,7 @@ from assay.place.fleet.protocol import Enrolment
 from assay.place.needs import Profile
 from assay.plan.job import Job, content_hash
 from assay.report.export import sark_columns
-from assay.report.wording import failure_of, failure_sentence
+from assay.report.wording import failure_sentence
 from assay.serve.web.problems import RequestProblem, Unavailable, is_away, status_of
 from assay.spec.importers.sark import DEFAULT_INFERENCES
 from assay.spec.section import COMPUTE_UNITS, canonical, compute_unit
@@ -185,7 +185,7 @@ def breakdown(summary: CampaignSummary) -> dict[str, int]:
 def result_record(record: CampaignRecord, result: MultiRunJobResult, worker: str | None) -> dict[str, JsonValue]:
     """A result under the names that SARK's workers used; what was not measured is left out."""
     columns = {name: value for name, value in sark_columns(record, result).items() if value is not None}
-    failure = failure_of(result) if result.state != "done" else None
+    failure = result.failure if result.state != "done" else None
     return {
         "job_id": result.job,
         "campaign_id": record.campaign,
