@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -23,7 +22,7 @@ from assay.analyse.records import unmeasured_result
 from assay.clock import SYSTEM_CLOCK, Clock, iso
 from assay.documents import to_json
 from assay.errors import AssayError, Problem
-from assay.files import write_whole
+from assay.files import file_digest, write_whole
 from assay.place.fleet.client import AwayError, FleetClient
 from assay.place.fleet.protocol import Progress
 from assay.place.fleet.transport import back_off_s
@@ -137,10 +136,7 @@ class InputCache:
 
 def _is_sound(path: Path, file: JobFile) -> bool:
     try:
-        if path.stat().st_size != file.size_bytes:
-            return False
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256
+        return path.stat().st_size == file.size_bytes and file_digest(path) == file.sha256
     except OSError:
         return False
 

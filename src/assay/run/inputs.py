@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -11,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from assay.errors import AssayError, MeasureError, Problem, SpecError
+from assay.files import file_digest
 from assay.folders import cache_folder
 from assay.plan.job import JobFile
 from assay.plan.plan import Plan, make_plan
@@ -152,8 +152,7 @@ def _part(path: Path, name: str = "", at_most: float = math.inf) -> LocalPart | 
 
 @cache
 def _hash_file(path: Path, modified_ns: int, size: int) -> str:  # noqa: ARG001  (they make the cache forget a changed file)
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return file_digest(path)
 
 
 # Whether the server has a tokenizer is known only when it is asked.

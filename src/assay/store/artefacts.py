@@ -17,7 +17,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from assay.errors import StoreError, UsageError
-from assay.files import move_whole
+from assay.files import file_digest, move_whole
 from assay.run.records import SingleRunResult
 from assay.store.database import TableAccess, insert_into, record_from
 from assay.store.location import cannot_write
@@ -108,8 +108,7 @@ class ContentFiles:
     def is_whole_here(self, digest: str) -> bool:
         """Whether the file on this machine has the content that its name says; nothing is fetched."""
         try:
-            with self.path(digest).open("rb") as file:
-                return hashlib.file_digest(file, "sha256").hexdigest() == digest
+            return file_digest(self.path(digest)) == digest
         except OSError:
             return False
 

@@ -17,6 +17,7 @@ from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
 from assay.errors import AssayError, Problem, StoreError
+from assay.files import file_digest
 from assay.run.scratch import held, is_held
 from assay.store.artefacts import ContentFiles
 from assay.store.database import parts_of, reading
@@ -199,9 +200,7 @@ class _Work:
 
     def _put(self, mark: Mark, key: str, path: Path) -> bool:
         """Send a file, unless it is damaged: then the object store may have a whole one."""
-        with path.open("rb") as file:
-            whole = hashlib.file_digest(file, "sha256").hexdigest() == mark.digest
-        if not whole:
+        if file_digest(path) != mark.digest:
             reason = "a file is damaged and was not sent: its content does not match its name"
             self._failed(Problem("damaged", reason, str(path), "restore it from a copy"), ends=False)
             return False

@@ -26,7 +26,7 @@ from assay.engines.kubernetes.pod.context import ENDED, ENDED_FILE, read_inside
 from assay.engines.node import ProgressView
 from assay.errors import AssayError
 from assay.exec.document import RESULT
-from assay.files import write_whole
+from assay.files import file_digest, write_whole
 from assay.report.live import PlainView
 from assay.run.records import SingleRunResult
 
@@ -107,9 +107,7 @@ def is_ours(line: str) -> bool:
 
 def parcel_of(out: Path, path: Path) -> Parcel:
     """A file as it is announced."""
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return Parcel(path.relative_to(out).as_posix(), path.stat().st_size, digest)
+    return Parcel(path.relative_to(out).as_posix(), path.stat().st_size, file_digest(path))
 
 
 @dataclass(slots=True)
