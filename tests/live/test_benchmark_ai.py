@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.redis_server import free_port
+from tests.support.ports import free_port
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "benchmark_ai"
 HERE = ("--set", "place.engine=local", "--set", "target.image=null", "--set", "measure.runs=2")

@@ -15,7 +15,7 @@ from time import monotonic, sleep
 
 import httpx
 import pytest
-from tests.support.redis_server import free_port
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-servers" / "bin" / "python"

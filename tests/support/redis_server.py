@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from time import monotonic, sleep
 import pytest
 from redis import Redis
 from redis.exceptions import RedisError
+from tests.support.ports import free_port
 
 PATIENCE_S = 60.0
 
@@ -90,13 +90,6 @@ class RedisServer:
 def program() -> str | None:
     """The program of the server, if it is installed."""
     return shutil.which("redis-server")
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="session")

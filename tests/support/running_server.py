@@ -17,7 +17,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from starlette.routing import BaseRoute
-from tests.support.postgresql_server import free_port
+from tests.support.ports import free_port
 
 from assay.serve.app import create_app
 from assay.serve.server import AssayServer, listen

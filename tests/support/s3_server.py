@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 from tests.support.lacking import lacking
-from tests.support.redis_server import free_port
+from tests.support.ports import free_port
 
 PATIENCE_S = 60.0
 KEY, SECRET = "AKIATESTS", "only-for-the-tests"

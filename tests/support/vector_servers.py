@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.postgresql_server import PostgresqlServer, free_port
+from tests.support.ports import free_port
+from tests.support.postgresql_server import PostgresqlServer
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVERS = ROOT / ".venv-servers"

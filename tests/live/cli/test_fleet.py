@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.support.redis_server import free_port
+from tests.support.ports import free_port
 
 import assay
 

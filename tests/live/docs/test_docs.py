@@ -47,7 +47,7 @@ import pytest
 import typer
 from _pytest.mark import ParameterSet
 from tests.support.model_server import servers_python
-from tests.support.redis_server import free_port
+from tests.support.ports import free_port
 
 from assay.analyse.checks import CHECKS
 from assay.cli.main import app, main

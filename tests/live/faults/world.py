@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 from tests.live.faults.proxy import Wire
-from tests.support.redis_server import free_port
+from tests.support.ports import free_port
 
 from assay.place.fleet.client import FleetClient
 from assay.place.fleet.protocol import AGENT_KEY, agent_key

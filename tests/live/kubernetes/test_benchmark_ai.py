@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.live.kubernetes.conftest import QUICK, Followed, Site
 from tests.support.kube.cluster import IMAGE
-from tests.support.redis_server import free_port
+from tests.support.ports import free_port
 
 from assay.analyse.records import MultiRunJobResult
 from assay.spec.importers.benchmark_ai import imported

@@ -15,7 +15,7 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from tests.support.postgresql_server import free_port
+from tests.support.ports import free_port
 from tests.support.running_server import wait_for
 from tests.unit.alert.notify.forges import FakeGitHub
 from tests.unit.alert.notify.receivers import Reply, mail_server, receiving

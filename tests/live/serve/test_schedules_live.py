@@ -18,7 +18,7 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.live.serve.setups import benchmark
-from tests.support.postgresql_server import free_port
+from tests.support.ports import free_port
 from tests.support.running_server import wait_for
 from tests.unit.store.setups import FakeClock
 

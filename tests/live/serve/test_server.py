@@ -13,6 +13,7 @@ import httpx
 import pytest
 from tests.live.serve.setups import Agent, benchmark, enrolment, submit
 from tests.support.certificate import self_signed
+from tests.support.ports import free_port
 from tests.support.running_server import wait_for
 
 from assay.errors import UsageError
@@ -76,7 +77,7 @@ def test_leases_survive_a_server_that_was_killed(serve_process):
 
 
 def test_a_server_that_others_can_reach_makes_its_first_tokens(tmp_path):
-    port = listen_free()
+    port = free_port()
     command = [*ASSAY, "serve", "--host", "0.0.0.0", "--port", str(port), "--store", str(tmp_path)]
     for first in (True, False):
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -95,12 +96,6 @@ def test_a_server_that_others_can_reach_makes_its_first_tokens(tmp_path):
     kept = json.loads(assay("tokens", "list", "--store", str(tmp_path), "--format", "json").stdout)
     assert {token["name"] for token in kept} >= {"first admin"}
     assert not any(secret in json.dumps(kept) for secret in secrets.values())
-
-
-def listen_free():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def is_there(port):
@@ -131,7 +126,7 @@ def test_an_address_of_others_is_reported(host):
 
 def test_tls(serve_process, tmp_path):
     certificate, key = self_signed(tmp_path)
-    port = listen_free()
+    port = free_port()
     command = [
         *ASSAY,
         "serve",

@@ -11,7 +11,7 @@ from threading import Thread
 
 import httpx
 import pytest
-from tests.support.redis_server import free_port
+from tests.support.ports import free_port
 from tests.tiers.kubernetes.kubernetes_cluster import IMAGE, NODES, ROOT
 from tests.tiers.kubernetes.real_node import NODES_NETWORK
 from tests.tiers.kubernetes.site import Site

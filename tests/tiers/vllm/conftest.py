@@ -13,7 +13,7 @@ from time import monotonic, sleep
 
 import httpx
 import pytest
-from tests.support.redis_server import free_port
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 PYTHON = ROOT / ".venv-vllm" / "bin" / "python"

@@ -10,7 +10,7 @@ from http.client import HTTPConnection
 from time import monotonic, sleep
 
 import pytest
-from tests.support.redis_server import free_port
+from tests.support.ports import free_port
 
 PATIENCE_S = 60.0
 

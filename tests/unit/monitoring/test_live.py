@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import numpy as np
 import psutil
 import pytest
-from tests.support.redis_server import free_port
+from tests.support.ports import free_port
 from tests.unit.monitoring.conftest import PATIENCE_S, fetch, wait_for
 
 from assay.analyse.telemetry import summary

@@ -16,6 +16,7 @@ from typing import Any
 
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, Session
+from tests.support.ports import free_port
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,7 @@ class MailServer:
             options |= {"ssl_context": context, "auth_require_tls": False} if self.users else {"ssl_context": context}
         elif context is not None:
             options |= {"tls_context": context, "require_starttls": True}
-        self._controller = Controller(self, hostname="127.0.0.1", port=port or _free_port(), **options)
+        self._controller = Controller(self, hostname="127.0.0.1", port=port or free_port(), **options)
         self._controller.start()
         self.port = self._controller.port
 
@@ -223,12 +224,6 @@ class MailServer:
 
     def close(self) -> None:
         self._controller.stop()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.support.postgresql_server import free_port
+from tests.support.ports import free_port
 from tests.support.running_server import wait_for
 from tests.unit.alert.notify.receivers import Reply, receiving
 from tests.unit.alert.notify.samples import message
