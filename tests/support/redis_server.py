@@ -16,7 +16,7 @@ import pytest
 from redis import Redis
 from redis.exceptions import RedisError
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 class RedisServer:
