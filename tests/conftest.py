@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from hypothesis import HealthCheck, settings
 
 pytest_plugins = (
     "tests.support.groups",
@@ -22,6 +23,10 @@ pytest_plugins = (
     "tests.support.kube.cluster",
     "tests.support.slurm_cluster",
 )
+
+# A busy machine must not fail a property for being slow.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 # For what is started before the first test.
 signal.signal(signal.SIGINT, signal.default_int_handler)

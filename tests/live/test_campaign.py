@@ -5,12 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 from sqlalchemy import event
+from tests.support.running_server import wait_for
 
 import assay
 from assay.errors import MeasureError, SpecError, StoreError
@@ -23,9 +23,17 @@ pytestmark = pytest.mark.live
 ASSAY = [sys.executable, "-m", "assay"]
 
 
-def program(tmp_path, *, runs=3, jobs=2, seconds=0.4):
-    """A benchmark whose command leaves a line for every run that it finishes."""
-    (tmp_path / "work.sh").write_text(f"sleep {seconds}; echo $1 $ASSAY_RUN_ID >> finished; echo speed: 1.$RANDOM\n")
+# A command that leaves a line for every run that it finishes, and goes on after so many when the file `go` is there.
+WORK = """
+while [ ! -e go ] && [ -e finished ] && [ $(wc -l < finished) -ge {most} ]; do sleep 0.02; done
+echo $1 $ASSAY_RUN_ID >> finished
+echo speed: 1.$RANDOM
+"""
+
+
+def program(tmp_path, *, runs=3, jobs=2, most=1000):
+    """A benchmark of that command."""
+    (tmp_path / "work.sh").write_text(WORK.format(most=most))
     document = {
         "benchmark": "interrupted",
         "target": {"command": "x", "metrics": [{"name": "speed", "pattern": r"speed: (\S+)", "better": "higher"}]},
@@ -42,18 +50,12 @@ def finished(tmp_path):
     return path.read_text().splitlines() if path.exists() else []
 
 
-def wait_for(condition, seconds=30):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.02)
-
-
-def children_of(pid):
-    try:
-        return psutil.Process(pid).children(recursive=True)
-    except psutil.Error:
-        return []
+def end(process, how):
+    """End a process, and wait until all that it started has ended too."""
+    below = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(how)
+    process.wait()
+    wait_for(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in below))
 
 
 @pytest.fixture(autouse=True)
@@ -82,15 +84,13 @@ def run(path, *options):
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_campaign_continues_and_repeats_nothing(tmp_path, how):
-    path = program(tmp_path)
+    path = program(tmp_path, most=4)
     first = start(path)
-    wait_for(lambda: len(finished(tmp_path)) >= 4)
-    below = children_of(first.pid)
-    first.send_signal(how)
-    first.wait()
+    wait_for(lambda: len(finished(tmp_path)) == 4)
+    end(first, how)
     assert first.returncode == (-9 if how == signal.SIGKILL else 130)
-    wait_for(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in below))
     done_before = finished(tmp_path)
+    (tmp_path / "go").touch()
     second = run(path)
     assert second.returncode in (0, 1), second.stderr
     assert "resumed" in second.stderr
@@ -104,18 +104,18 @@ def test_an_interrupted_campaign_continues_and_repeats_nothing(tmp_path, how):
 
 
 def test_a_finished_campaign_is_measured_anew_the_next_time(tmp_path):
-    path = program(tmp_path, runs=1, jobs=1, seconds=0)
+    path = program(tmp_path, runs=1, jobs=1)
     first, second = run(path), run(path)
     assert json.loads(first.stdout)["campaign"] != json.loads(second.stdout)["campaign"]
     assert len(finished(tmp_path)) == 2
 
 
 def test_fresh_begins_again(tmp_path):
-    path = program(tmp_path, runs=2, jobs=1)
+    path = program(tmp_path, runs=2, jobs=1, most=1)
     first = start(path)
-    wait_for(lambda: len(finished(tmp_path)) >= 1)
-    first.kill()
-    first.wait()
+    wait_for(lambda: finished(tmp_path))
+    end(first, signal.SIGKILL)
+    (tmp_path / "go").touch()
     record = json.loads(run(path, "--fresh").stdout)
     assert len(finished(tmp_path)) == 3
     assert len(record["jobs"][0]["runs"]) == 2
@@ -124,11 +124,10 @@ def test_fresh_begins_again(tmp_path):
 
 
 def test_another_configuration_is_never_mixed_in(tmp_path):
-    path = program(tmp_path, runs=3, jobs=1)
+    path = program(tmp_path, runs=3, jobs=1, most=1)
     first = start(path)
-    wait_for(lambda: len(finished(tmp_path)) >= 1)
-    first.kill()
-    first.wait()
+    wait_for(lambda: finished(tmp_path))
+    end(first, signal.SIGKILL)
     (tmp_path / "work.sh").write_text("echo changed $ASSAY_RUN_ID >> finished; echo speed: 1\n")
     done = run(path)
     assert "resumed" not in done.stderr
@@ -140,7 +139,7 @@ def test_another_configuration_is_never_mixed_in(tmp_path):
 
 
 def test_two_at_once_do_not_harm_each_other(tmp_path):
-    path = program(tmp_path, runs=2, jobs=1, seconds=0.2)
+    path = program(tmp_path, runs=2, jobs=1)
     both = [start(path), start(path)]
     records = [json.loads(one.communicate()[0]) for one in both]
     assert records[0]["campaign"] != records[1]["campaign"]
@@ -154,7 +153,7 @@ def test_a_full_disk_is_reported_and_loses_nothing(tmp_path):
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=700k", "tmpfs", str(store)], capture_output=True).returncode:
         pytest.skip("mounting a small file system needs root")
     try:
-        path = program(tmp_path, runs=3, jobs=1, seconds=0)
+        path = program(tmp_path, runs=3, jobs=1)
         (tmp_path / "work.sh").write_text("for i in $(seq 20000); do echo speed: $RANDOM.$RANDOM; done\n")
         done = run(path, "--store", str(store))
         assert done.returncode == 3

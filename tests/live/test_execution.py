@@ -5,12 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
+from tests.support.running_server import PATIENCE_S, wait_for
 
 from assay.documents import from_json, to_json
 from assay.errors import StoreError
@@ -28,13 +28,6 @@ ASSAY = [sys.executable, "-m", "assay"]
 def _own_temporary_folder(tmp_path, monkeypatch):
     (tmp_path / "temporary").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
-
-
-def wait_for(condition, timeout_s=60):
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
 
 
 # Each start of the program leaves a line; it goes on when the file `go`, or one with its run's number, is there.
@@ -134,7 +127,7 @@ def test_an_ended_attempt_leaves_no_process_and_the_next_one_continues(tmp_path,
     below = tree(first.pid)
     assert len(below) >= 2
     first.send_signal(how)
-    first.communicate(timeout=30)
+    first.communicate(timeout=PATIENCE_S)
     assert first.returncode == (-9 if how == signal.SIGKILL else 130)
     wait_for(lambda: gone(below))
     assert not (out / "result.json").exists()
@@ -157,7 +150,7 @@ def test_a_reader_that_goes_away_does_not_stop_the_measurement(tmp_path):
     process.stdout.close()
     process.stderr.close()
     (tmp_path / "go").touch()
-    assert process.wait(timeout=60) == 0
+    assert process.wait(PATIENCE_S) == 0
     assert json.loads((out / "result.json").read_text())["successful_runs"] == 3
 
 
@@ -168,8 +161,8 @@ def test_a_second_process_waits_for_the_first_and_takes_its_result(tmp_path):
     second = start(job, out)
     assert "another process measures" in json.loads(second.stdout.readline())["text"]
     (tmp_path / "go").touch()
-    told = [json.loads(line) for line in second.communicate(timeout=60)[0].splitlines()]
-    first.communicate(timeout=60)
+    told = [json.loads(line) for line in second.communicate(timeout=PATIENCE_S)[0].splitlines()]
+    first.communicate(timeout=PATIENCE_S)
     assert (first.returncode, second.returncode) == (0, 0)
     assert [event["event"] for event in told] == ["note", "result"]
     assert lines(tmp_path / "finished") == ["0", "1", "2"]

@@ -6,11 +6,11 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from tests.support.leaving import document, install
+from tests.support.running_server import wait_for
 
 import assay
 from assay.cli.main import app
@@ -112,10 +112,8 @@ def test_files_outlive_a_killed_attempt_and_a_damaged_one_is_measured_again(tmp_
     job, out = job_file(tmp_path, runs=2, wait=True), tmp_path / "out"
     (tmp_path / "go0").touch()
     process = subprocess.Popen([sys.executable, "-m", "assay", "exec", str(job), "--out", str(out)])
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "started").exists() or (tmp_path / "started").read_text().split() != ["0", "1"]:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    started = tmp_path / "started"
+    wait_for(lambda: started.exists() and started.read_text().split() == ["0", "1"], what="the second run")
     process.send_signal(signal.SIGKILL)
     process.wait()
     before = json.loads((out / "runs" / "0.json").read_text())["files"]
@@ -145,10 +143,8 @@ def test_an_interrupted_campaign_continues_with_the_files_it_has(store, tmp_path
     code = f"import assay; assay.run({document(runs=2, wait=True)!r})"
     (tmp_path / "go0").touch()
     process = subprocess.Popen([sys.executable, "-c", code])
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "started").exists() or (tmp_path / "started").read_text().split() != ["0", "1"]:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    started = tmp_path / "started"
+    wait_for(lambda: started.exists() and started.read_text().split() == ["0", "1"], what="the second run")
     process.send_signal(signal.SIGKILL)
     process.wait()
     (tmp_path / "go1").touch()

@@ -5,9 +5,9 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
+from tests.support.running_server import wait_for
 
 from assay.documents import to_json
 from assay.plan.job import Job
@@ -31,13 +31,6 @@ def _own_locks(tmp_path, monkeypatch):
     monkeypatch.setenv("ASSAY_LOCK_FOLDER", str(tmp_path / "locks"))
     monkeypatch.setenv("ASSAY_CONTROL", "off")
     monkeypatch.delenv("ASSAY_LOCK", raising=False)
-
-
-def wait_for(condition, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.02)
 
 
 def definition(name, runs=1):
@@ -158,7 +151,7 @@ def test_who_waits_can_be_interrupted_and_the_end_of_the_first_by_force_frees_th
     second = start(*words)
     until(second.stderr, "waiting for cpu")
     second.send_signal(signal.SIGINT)
-    _, err = second.communicate(timeout=60)
+    _, err = second.communicate(timeout=120)
     assert second.returncode == 130
     assert "the same command continues it" in err
     again = start(*words)
@@ -192,4 +185,4 @@ def test_a_job_document_waits_too_and_says_so_as_an_event(write, start, tmp_path
 
 def test_a_word_that_is_no_mode_is_refused(bench, start):
     process = start("run", bench("first"), "--lock", "never")
-    assert process.wait(timeout=60) == 2
+    assert process.wait(timeout=120) == 2

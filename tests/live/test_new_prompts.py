@@ -123,9 +123,9 @@ def test_the_recorded_seed_asks_the_same_again(tmp_path):
 
 
 def test_a_load_by_duration_does_not_run_out_of_prompts(tmp_path):
-    """A quick server answers far more than 512 requests in two seconds; a rate says beforehand how many it takes."""
+    """A server may answer more than 512 requests; a rate says beforehand how many it takes."""
     with prompt_server() as (url, kept):
-        load = {"rate": 350.0, "arrivals": "constant", "duration": "2s"}
+        load = {"rate": 70.0, "arrivals": "constant", "duration": "9s"}
         result = run(url, tmp_path, workload={"input_tokens": 6}, load=load)
     assert len(kept.asked) > 512
     assert max(Counter(kept.asked).values()) == 1

@@ -16,7 +16,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 from tests.support.ports import free_port
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 class RedisServer:

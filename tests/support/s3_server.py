@@ -23,7 +23,7 @@ import pytest
 from tests.support.lacking import lacking
 from tests.support.ports import free_port
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 KEY, SECRET = "AKIATESTS", "only-for-the-tests"
 BUCKET = "results"
 

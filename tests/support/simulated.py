@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from assay.sim.record_reader import SimRecord
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 class Simulated:

@@ -22,7 +22,7 @@ from time import monotonic, sleep
 import psutil
 import pytest
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 PROGRAMS = ("munged", "slurmctld", "slurmd", "slurmrestd", "sbatch", "squeue", "sacct", "scancel", "scontrol", "sinfo")
 NODES = ("n1", "n2", "n3", "n4", "n5", "n6")
 MARK = "ASSAY_TEST_NODE"

@@ -143,7 +143,7 @@ class RunningAgent:
     thread: threading.Thread
     codes: list
 
-    def stop(self, times=1, timeout_s=60.0):
+    def stop(self, times=1, timeout_s=120.0):
         for _ in range(times):
             self.agent.request_stop()
         self.thread.join(timeout_s)

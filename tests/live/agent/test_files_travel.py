@@ -58,7 +58,7 @@ def with_agent(tmp_path, monkeypatch, serve):
     yield start
     for one in started:
         one.terminate()
-        one.wait(30)
+        one.wait(120)
 
 
 def on_fleet(**more):

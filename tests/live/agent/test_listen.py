@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import httpx
 import pytest
+from tests.support.running_server import PATIENCE_S
 
 from assay.agent.agent import Agent
 from assay.agent.identity import AgentSettings
@@ -44,7 +45,9 @@ def device(tmp_path, fast):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         opened.append((post, server))
         post.resume()
-        return httpx.Client(base_url=f"http://127.0.0.1:{server.server_address[1]}", trust_env=False, timeout=60)
+        return httpx.Client(
+            base_url=f"http://127.0.0.1:{server.server_address[1]}", trust_env=False, timeout=PATIENCE_S
+        )
 
     yield start
     for post, server in opened:
@@ -138,7 +141,7 @@ def test_broken_requests_are_answered(device, head, body, status, capfd):
 
     client = device()
     host = b"" if b"Host:" in head else b"Host: 127.0.0.1\r\n"
-    with socket.create_connection(("127.0.0.1", client.base_url.port), timeout=10) as raw:
+    with socket.create_connection(("127.0.0.1", client.base_url.port), timeout=PATIENCE_S) as raw:
         raw.sendall(b"POST /enrol HTTP/1.1\r\n" + host + head + b"\r\n" + body)
         answer = raw.makefile("rb").readline()
     assert answer.split()[1:2] == [str(status).encode()]
@@ -268,6 +271,6 @@ def test_agent_serve_waits_enrols_and_ends(server, make_job, tmp_path):
             server.add(make_job(command=(sys.executable, "-c", "print(1)")))
             server.wait(server.accepted, 60, what="the result")
             process.send_signal(signal.SIGTERM)
-            assert process.wait(20) == 0
+            assert process.wait(PATIENCE_S) == 0
         finally:
             process.kill()

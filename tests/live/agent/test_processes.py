@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.support.running_server import PATIENCE_S, wait_for
 
 pytestmark = [pytest.mark.live, pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")]
 
@@ -49,14 +50,6 @@ def start_command(server, state, *options):
     ]
 
 
-def wait_for(condition, timeout_s=120.0, what="it"):
-    end = time.monotonic() + timeout_s
-    while not (found := condition()):
-        assert time.monotonic() < end, f"waited in vain for {what}"
-        time.sleep(0.02)  # between looks; the condition decides
-    return found
-
-
 def sleepers(mark):
     found = []
     for one in psutil.process_iter():
@@ -78,7 +71,7 @@ def test_a_command_is_measured_from_lease_to_result(server, make_job, tmp_path):
     with process(start_command(server, tmp_path)) as agent:
         server.wait(server.accepted, 120, what="the result")
         agent.send_signal(signal.SIGTERM)
-        assert agent.wait(60) == 0
+        assert agent.wait(PATIENCE_S) == 0
     (_, _, _, result) = server.results[0]
     assert (result["state"], result["successful_runs"]) == ("done", 2)
     left = {digest for run in result["runs"] for digest in (run["samples"], *run["files"].values())}
@@ -123,7 +116,7 @@ def test_a_cancelled_command_is_gone_within_seconds(server, make_job, tmp_path):
     with process(start_command(server, tmp_path)):
         wait_for(lambda: sleepers(mark), what="the measured command")
         server.cancel(job.id)
-        wait_for(lambda: not sleepers(mark), 10, what="the end of the measured command")
+        wait_for(lambda: not sleepers(mark), what="the end of the measured command")
         server.wait(lambda: server.beats[-1]["state"] == "active", what="an idle agent")
     assert not server.releases
 
@@ -140,7 +133,7 @@ def test_two_interrupts_give_a_running_job_back(server, make_job, tmp_path):
         server.wait(lambda: len(server.beats) > before, what="a beat")
         assert sleepers(mark)
         agent.send_signal(signal.SIGINT)
-        assert agent.wait(60) == 130
+        assert agent.wait(PATIENCE_S) == 130
         assert not sleepers(mark)
     assert [said["crashed"] for *_, said in server.releases] == [False]
 
@@ -153,8 +146,8 @@ def test_an_idle_agent_is_small_and_ends_at_once(server, tmp_path):
             assert psutil.Process(agent.pid).memory_info().rss < 80e6
             began = time.monotonic()
             agent.send_signal(number)
-            assert agent.wait(60) == 0
-            assert time.monotonic() - began < 8
+            assert agent.wait(PATIENCE_S) == 0
+            assert time.monotonic() - began < 30
 
 
 def test_the_token_reaches_no_job(small_server_at, make_job, tmp_path):
@@ -225,15 +218,16 @@ subprocess.run([sys.executable, "-c", dumpable])
 def test_killed_at_random_points_every_job_ends_exactly_once(server, make_job, tmp_path):
     """The agent of this test measures in no time, so that kills hit every step between lease and acknowledgement."""
     chance = random.Random(20)
-    jobs = [make_job(index) for index in range(80)]  # enough for several kills, also where everything is quick
+    jobs = [make_job(index) for index in range(80)]  # enough for several kills
     server.add(*jobs)
     kills = 0
     while len(server.accepted()) < len(jobs):
         with process([*FAST, server.url, str(tmp_path)]) as agent:
-            seen = len(server.requests)
-            server.wait(lambda seen=seen: len(server.requests) > seen + 1, what="an agent at work")
+            # By what it has done, not by time: a slow machine gets as far between two kills as a quick one.
+            enough = len(server.requests) + chance.randint(2, 40)
+            server.wait(lambda enough=enough: len(server.requests) >= enough, what="an agent at work")
             try:
-                agent.wait(chance.uniform(0.0, 0.25))
+                agent.wait(chance.uniform(0.0, 0.02))
             except subprocess.TimeoutExpired:
                 agent.kill()
                 kills += 1

@@ -4,11 +4,11 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from contextlib import ExitStack
 
 import httpx
 import pytest
+from tests.support.running_server import PATIENCE_S, wait_for
 
 from assay.analyse.records import MultiRunJobResult
 from assay.documents import from_json
@@ -28,7 +28,7 @@ class Fleet:
     def __init__(self, folder, stack):
         self.folder, self.stack, self.port = folder, stack, 0
         self.server = self.start_server()
-        self.client = FleetClient(self.url, patience_s=20.0)
+        self.client = FleetClient(self.url, patience_s=PATIENCE_S)
 
     @property
     def url(self):
@@ -108,14 +108,6 @@ class Fleet:
             return False
 
 
-def wait_for(condition, timeout_s=90.0, what="it"):
-    end = time.monotonic() + timeout_s
-    while not (found := condition()):
-        assert time.monotonic() < end, f"waited in vain for {what}"
-        time.sleep(0.05)  # between looks; the condition decides
-    return found
-
-
 @pytest.fixture
 def fleet(tmp_path):
     with ExitStack() as stack:
@@ -145,7 +137,7 @@ def test_a_campaign_goes_through_a_fleet_and_back(fleet):
         assert result.metrics["speed_per_s"].median == 3.5
         assert fleet.client.content(f"/jobs/{job}/runs/0/samples")
     agent.send_signal(signal.SIGTERM)
-    assert agent.wait(20) == 0
+    assert agent.wait(PATIENCE_S) == 0
 
 
 def test_a_model_that_is_uploaded_is_measured(fleet, tiny_model):
@@ -198,7 +190,7 @@ def test_a_cancelled_job_frees_its_agent(fleet):
     fleet.client.post(f"/campaigns/{campaign}/cancel")
     wait_for(lambda: fleet.ended(campaign, "cancelled"), what="the cancellation")
     after = fleet.submit(command_benchmark("print('speed: 1')"))
-    wait_for(lambda: fleet.ended(after), 30, what="the next job")
+    wait_for(lambda: fleet.ended(after), what="the next job")
 
 
 def test_a_command_waits_for_an_agent_that_is_allowed_to_run_it(fleet):
@@ -264,7 +256,7 @@ def closed_fleet(tmp_path, monkeypatch):
         monkeypatch.setenv(name, "assay_" + "a" * 43)
     with ExitStack() as stack:
         made = Fleet(tmp_path, stack)
-        made.client = FleetClient(made.url, "assay_" + "a" * 43, patience_s=20.0)
+        made.client = FleetClient(made.url, "assay_" + "a" * 43, patience_s=PATIENCE_S)
         yield made
 
 
@@ -276,7 +268,7 @@ def test_an_agent_is_no_way_into_its_network_or_its_environment(closed_fleet, li
     plain = [*ASSAY, "agent", "start", "--server", far, "--min-free", "1MB", "--state"]
 
     def reason(campaign):
-        (job,) = wait_for(lambda: fleet.ended(campaign, "failed"), 60, what="the refusal").values()
+        (job,) = wait_for(lambda: fleet.ended(campaign, "failed"), what="the refusal").values()
         return str(fleet.client.get(f"/jobs/{job['id']}"))
 
     with (fleet.folder / "closed.log").open("ab") as log:
@@ -284,18 +276,18 @@ def test_an_agent_is_no_way_into_its_network_or_its_environment(closed_fleet, li
     said = reason(fleet.submit(endpoint_benchmark(listener, "x")))
     assert "is a loopback address" in said
     closed.terminate()
-    closed.wait(60)
+    closed.wait(PATIENCE_S)
     with (fleet.folder / "near.log").open("ab") as log:
         near = fleet._start([*plain, str(fleet.folder / "near"), "--allow-private-urls"], log)
     said = reason(fleet.submit(endpoint_benchmark(listener, "${env:DB_PASSWORD}")))
     assert "DB_PASSWORD is not for jobs of this agent" in said
     assert "canary" not in said
     near.terminate()
-    near.wait(60)
+    near.wait(PATIENCE_S)
     assert listener.seen == []
     with (fleet.folder / "open.log").open("ab") as log:
         options = ("--allow-private-urls", "--allow-env", "DB_PASSWORD,OTHER")
         fleet._start([*plain, str(fleet.folder / "open"), *options], log)
     campaign = fleet.submit(endpoint_benchmark(listener, "${env:DB_PASSWORD}"))
-    wait_for(lambda: fleet.ended(campaign), 60, what="the campaign")
+    wait_for(lambda: fleet.ended(campaign), what="the campaign")
     assert set(listener.seen) == {"canary-of-the-agent"}

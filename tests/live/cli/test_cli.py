@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
@@ -15,6 +14,7 @@ import jsonschema
 import numpy as np
 import pytest
 from tests.support.command_line import called
+from tests.support.running_server import PATIENCE_S, wait_for
 
 from assay.report.export import SARK_COLUMNS
 
@@ -396,11 +396,8 @@ def _interruptible():
 
 
 def _begun(path, process):
-    deadline = time.monotonic() + 60
-    while not path.exists():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline, f"{path} never came"
-        time.sleep(0.01)
+    wait_for(lambda: path.exists() or process.poll() is not None, what=path)
+    assert process.poll() is None, process.communicate()
 
 
 @pytest.mark.live
@@ -408,7 +405,7 @@ def _begun(path, process):
 @pytest.mark.parametrize("signals", [1, 5])
 def test_ctrl_c_while_the_program_is_still_loading_is_one_line_and_130(tmp_path, signals):
     # A library that takes long to load, as on a cold disk.
-    (tmp_path / "typer.py").write_text("import time\nopen('loading', 'w').close()\ntime.sleep(60)\n")
+    (tmp_path / "typer.py").write_text("import time\nopen('loading', 'w').close()\ntime.sleep(600)\n")
     process = subprocess.Popen(
         [*ASSAY, "validate", "x.yaml"],
         cwd=tmp_path,
@@ -421,7 +418,7 @@ def test_ctrl_c_while_the_program_is_still_loading_is_one_line_and_130(tmp_path,
     _begun(tmp_path / "loading", process)
     for _ in range(signals):
         process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out, err) == (130, "", "interrupted\n")
 
 
@@ -440,7 +437,7 @@ def test_ctrl_c_many_times_is_as_good_as_once(write, tmp_path):
     _begun(tmp_path / "begun", process)
     for _ in range(5):
         process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out) == (130, "")
     assert err in ("", "interrupted\n")
     state = assay("results", "list").stdout.splitlines()[-1]

@@ -49,7 +49,7 @@ def test_locks_says_who_holds_what(monkeypatch):
     ],
 )
 def test_wrong_use_is_reported_before_anything_runs(words, told):
-    done = subprocess.run([*ASSAY, "device", "bench", *words], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*ASSAY, "device", "bench", *words], capture_output=True, text=True, timeout=120)
     assert done.returncode == 2
     assert told in done.stderr
 
@@ -76,7 +76,7 @@ def test_bench_measures_prints_a_table_and_keeps_the_result(tmp_path):
         [*ASSAY, "results", "show", campaign, "--store", str(store), "--format", "json"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     (job,) = json.loads(shown.stdout)["jobs"]
     assert job["definition"]["target"]["device"] == "cpu"
@@ -90,7 +90,7 @@ def test_bench_measures_prints_a_table_and_keeps_the_result(tmp_path):
 @pytest.mark.live
 def test_bench_on_a_device_that_is_not_here_fails_with_the_reason(tmp_path):
     words = ("--device", "cuda:7", "--runs", "1", "--store", str(tmp_path), "--quiet", "--format", "json")
-    done = subprocess.run([*ASSAY, "device", "bench", *words], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*ASSAY, "device", "bench", *words], capture_output=True, text=True, timeout=120)
     assert done.returncode == 3
     (job,) = json.loads(done.stdout)["jobs"]
     assert job["state"] == "failed"

@@ -8,11 +8,11 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from tests.support.ports import free_port
+from tests.support.running_server import wait_for
 
 import assay
 
@@ -35,7 +35,7 @@ class Processes:
             environment = {**os.environ, "ASSAY_STORE": str(self.folder / "store"), "PYTHONUNBUFFERED": "1"}
             process = subprocess.Popen([sys.executable, "-m", "assay", *words], stdout=out, stderr=out, env=environment)
         self.started.append(process)
-        return wait_for(lambda: re.search(until, log.read_text()), f"{words} says {until}")[0]
+        return wait_for(lambda: re.search(until, log.read_text()), what=f"{words} says {until}")[0]
 
     def end(self) -> None:
         for process in reversed(self.started):
@@ -72,14 +72,6 @@ def cli(cli, server, monkeypatch):
 @pytest.fixture
 def benchmark(write):
     return write("bench.yaml", COMMAND.format(name="answer", python=sys.executable))
-
-
-def wait_for(met, what, patience_s=60.0):
-    end = time.monotonic() + patience_s
-    while not (found := met()):
-        assert time.monotonic() < end, f"in vain: {what}"
-        time.sleep(0.05)
-    return found
 
 
 def test_a_run_on_the_fleet_ends_like_a_local_one(cli, benchmark):

@@ -33,7 +33,6 @@ import socketserver
 import subprocess
 import sys
 import threading
-import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
@@ -48,6 +47,7 @@ import typer
 from _pytest.mark import ParameterSet
 from tests.support.model_server import servers_python
 from tests.support.ports import free_port
+from tests.support.running_server import PATIENCE_S, wait_for
 
 from assay.analyse.checks import CHECKS
 from assay.cli.main import app, main
@@ -281,15 +281,12 @@ def going_on(text: str, folder: Path) -> Iterator[None]:
     with log.open("wb") as out:
         process = subprocess.Popen(words, stdout=out, stderr=out, cwd=folder)
     try:
-        end = time.monotonic() + 60
-        while not re.search(r"listening on|enrolled", log.read_text()):
-            assert time.monotonic() < end, f"{text}\n{log.read_text()}"
-            assert process.poll() is None, f"{text}\n{log.read_text()}"
-            time.sleep(0.05)
+        wait_for(lambda: process.poll() is not None or re.search(r"listening on|enrolled", log.read_text()), what=text)
+        assert process.poll() is None, f"{text}\n{log.read_text()}"
         yield
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(PATIENCE_S)
 
 
 def is_quick(text: str) -> bool:
@@ -303,7 +300,7 @@ def by_process(text: str, folder: Path) -> tuple[int, str]:
     if "smollm2" in text:
         programs = servers_python().parent
         env |= {"PATH": os.pathsep.join((str(programs), env["PATH"])), "VIRTUAL_ENV": str(programs.parent)}
-    done = subprocess.run(text, shell=True, cwd=folder, env=env, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(text, shell=True, cwd=folder, env=env, capture_output=True, text=True, timeout=280)
     return done.returncode, done.stdout + done.stderr
 
 

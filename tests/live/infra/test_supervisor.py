@@ -16,7 +16,7 @@ import pytest
 
 pytestmark = pytest.mark.live
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 # Runs a supervisor over parts that are plain programs; a part works once it has written its file.
 HOST = """
 import json, os, signal, sys

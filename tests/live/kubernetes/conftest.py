@@ -28,7 +28,7 @@ from assay.store.store import Store
 
 # A file lets it end: no test depends on how fast the machine is.
 WAITS = "echo begun; touch {folder}/begun.$$; while [ ! -e {folder}/go ]; do sleep 0.05; done; echo x=3"
-QUICK = {"runs": 1, "timeout": "2m", "probe": "off", "control": False}
+QUICK = {"runs": 1, "timeout": "10m", "probe": "off", "control": False}
 
 
 @dataclass

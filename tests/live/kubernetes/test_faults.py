@@ -10,7 +10,7 @@ from assay.engines.kubernetes import phases
 from assay.errors import MeasureError
 
 pytestmark = pytest.mark.live
-EATS = "python3 -c 'x = b\"1\" * 300_000_000; import time; time.sleep(60)'"
+EATS = "python3 -c 'x = b\"1\" * 300_000_000; import time; time.sleep(600)'"
 
 
 def failed(followed: Followed, code: str) -> str:

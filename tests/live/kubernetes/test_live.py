@@ -14,7 +14,7 @@ def served(**kubernetes) -> dict:
     """A service that is asked by clients."""
     return {
         "benchmark": "served",
-        "services": {"llm": {"command": LLM, "ready": {"http": "/health", "within": "60s"}}},
+        "services": {"llm": {"command": LLM, "ready": {"http": "/health", "within": "2m"}}},
         "target": {"service": "llm", "api": "openai-chat", "model": "sim"},
         "workload": {"output_tokens": 4},
         "load": {"concurrency": 3, "duration": "1s"},

@@ -32,7 +32,7 @@ class Log:
     st.lists(st.lists(st.tuples(st.integers(0, 3), st.text("ab é", max_size=5)), max_size=6), max_size=5),
     st.integers(1, 40),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_every_line_comes_once(tmp_path_factory, batches, piece):
     log, at_us = Log(piece), 0
     path = tmp_path_factory.mktemp("log") / "words"

@@ -18,7 +18,7 @@ def test_a_server_sees_what_runs_where_and_the_result_and_one_that_died_is_repor
     process = site.start(site.waiting(points=2, kubernetes={"at_once": 1}), "--server", server.url)
     site.begun(1)
     campaign = site.newest()
-    client = httpx.Client(base_url=f"{server.url}/api/v1", timeout=30, trust_env=False)
+    client = httpx.Client(base_url=f"{server.url}/api/v1", timeout=120, trust_env=False)
 
     def jobs() -> list[dict]:
         answer = client.get(f"/campaigns/{campaign}")

@@ -28,7 +28,7 @@ def sent(folder: Path, files: dict[str, bytes], budget: float = float("inf")) ->
 
 
 @given(FILES, st.randoms(use_true_random=False), st.integers(0, 3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_lines_in_any_order_and_twice_make_the_same_files(tmp_path_factory, files, rng: random.Random, again: int):
     here, there = tmp_path_factory.mktemp("here"), tmp_path_factory.mktemp("there")
     lines = sent(here, files)
@@ -44,7 +44,7 @@ def test_lines_in_any_order_and_twice_make_the_same_files(tmp_path_factory, file
 
 
 @given(FILES, st.integers(min_value=0))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_lost_line_loses_its_file_alone_and_says_so(tmp_path_factory, files, which: int):
     here, there = tmp_path_factory.mktemp("here"), tmp_path_factory.mktemp("there")
     *lines, end = sent(here, files)
@@ -60,7 +60,6 @@ def test_a_lost_line_loses_its_file_alone_and_says_so(tmp_path_factory, files, w
 
 
 @given(st.text(max_size=200))
-@settings(deadline=None)
 def test_no_line_can_break_the_reader(tmp_path_factory, text: str):
     receiver = Receiver(tmp_path_factory.getbasetemp())
     for line in (f"@assay {text}", f"@assay file 0 {text}", f"@assay part 0 0 {text}", f"@assay end {text}"):

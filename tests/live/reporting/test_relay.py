@@ -23,7 +23,7 @@ from assay.spec.load import load
 from assay.store.store import Store
 
 pytestmark = pytest.mark.live
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 DOCUMENT = {"benchmark": "there", "target": {"command": ["true"]}, "measure": {"runs": 3},
             "matrix": {"target.env.N": ["1", "2"]}, "place": {"engine": "slurm"}}  # fmt: skip
 

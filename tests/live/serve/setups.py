@@ -85,7 +85,7 @@ class Agent:
         self.enrolled = answer.json()
         self.id = self.enrolled["agent"]
 
-    def lease(self, wait_s: float = 10.0, device: str = "") -> LeaseGiven | None:
+    def lease(self, wait_s: float = 60.0, device: str = "") -> LeaseGiven | None:
         answer = self.client.post(f"/agents/{self.id}/lease", json={"wait_s": wait_s, "device": device})
         if answer.status_code == 204:
             return None

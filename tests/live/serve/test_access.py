@@ -7,6 +7,7 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 from tests.live.serve.setups import enrolment, is_problem
+from tests.support.running_server import PATIENCE_S, RunningServer
 
 from assay.errors import UsageError
 from assay.place.fleet.client import FleetClient
@@ -85,8 +86,6 @@ def test_a_reader_changes_nothing_and_an_agent_does_only_its_work(method, route)
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory):
     """A server that asks for tokens, and one token of each role."""
-    from tests.support.running_server import RunningServer
-
     server = RunningServer(ServerSettings(port=0, folder=tmp_path_factory.mktemp("closed"), open=False))
     yield server, {role: server.token(role) for role in ROLES}
     server.stop()
@@ -94,7 +93,7 @@ def closed(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def client():
-    with httpx.Client(trust_env=False, timeout=30) as client:
+    with httpx.Client(trust_env=False, timeout=PATIENCE_S) as client:
         yield client
 
 

@@ -3,12 +3,17 @@
 import json
 import threading
 import time
+from contextlib import closing
+from dataclasses import replace
+from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 import pytest
 from tests.live.serve.setups import Agent, benchmark, enrolment, is_problem, submit
-from tests.support.running_server import wait_for
+from tests.support.running_server import PATIENCE_S, wait_for
+
+from assay.serve.live import dispatch
 
 pytestmark = pytest.mark.live
 
@@ -52,11 +57,11 @@ def test_a_label_decides_who_gets_a_job_that_waits(server):
     submit(client, benchmark(needs={"labels": {"rack": "3"}}))
     assert agent.lease(wait_s=0.3) is None
     found = []
-    waiting = threading.Thread(target=lambda: found.append(agent.lease(wait_s=20)))
+    waiting = threading.Thread(target=lambda: found.append(agent.lease()))
     waiting.start()
     wait_for(lambda: server.state.dispatcher.waiting == 1)
     client.patch(f"/agents/{agent.id}", json={"labels": {"rack": "3"}})
-    waiting.join(20)
+    waiting.join(PATIENCE_S)
     assert found[0].job.definition.needs.labels == {"rack": "3"}
 
 
@@ -98,6 +103,8 @@ def test_a_silent_agent_loses_its_job_and_is_marked(serve):
     submit(client, benchmark(batches=(1,)))
     lease = agent.lease()
     wait_for(lambda: client.get(f"/agents/{agent.id}").json()["state"] == "faulty", what="the mark")
+    control = server.state.kept.control
+    control.policy = replace(control.policy, lease_s=600.0)  # the second agent may be as slow as it likes
     other.beat(state="active")
     again = wait_for(lambda: other.lease(wait_s=0.5) or (other.beat(state="active") and None), what="the second lease")
     assert (again.job.id, again.fence) == (lease.job.id, 2)
@@ -106,36 +113,33 @@ def test_a_silent_agent_loses_its_job_and_is_marked(serve):
     assert "assay_leases_expired_total 1.0" in httpx.get(f"{server.url}/metrics", timeout=60).text
 
 
-def test_a_poll_is_answered_the_moment_there_is_a_job(server):
+def test_a_poll_is_answered_the_moment_there_is_a_job(serve, monkeypatch):
+    monkeypatch.setattr(dispatch, "POLL_S", 1000.0)  # it would not be found by asking
+    server = serve()
     agent = Agent(server.client)
     found = []
-
-    def wait():
-        lease = agent.lease(wait_s=20)
-        found.append((time.monotonic(), lease))
-
-    waiting = threading.Thread(target=wait)
+    waiting = threading.Thread(target=lambda: found.append(agent.lease()))
     waiting.start()
     wait_for(lambda: server.state.dispatcher.waiting == 1)
-    submitted = time.monotonic()
     submit(server.client)
-    waiting.join(20)
-    assert found[0][1] is not None
-    assert found[0][0] - submitted < 8.0  # of the twenty that it would wait
+    waiting.join(PATIENCE_S)
+    assert found[0] is not None
 
 
 def test_a_poll_without_a_job_ends_in_time(server):
     agent = Agent(server.client)
     begin = time.monotonic()
     assert agent.lease(wait_s=0.5) is None
-    assert 0.4 < time.monotonic() - begin < 5
+    assert 0.4 < time.monotonic() - begin < 50  # of the sixty that are the most
     assert server.client.post(f"/agents/{agent.id}/lease", json={"wait_s": -3}).status_code == 204
 
 
 def test_who_goes_away_while_it_waits_gets_no_job(server):
     agent, other = Agent(server.client), Agent(server.client, "other")
-    with pytest.raises(httpx.ReadTimeout), httpx.Client(base_url=server.client.base_url, timeout=0.3) as hasty:
-        hasty.post(f"/agents/{agent.id}/lease", json={"wait_s": 30})
+    with closing(HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S)) as hasty:
+        headers = {"Content-Type": "application/json"}
+        hasty.request("POST", f"/api/v1/agents/{agent.id}/lease", body='{"wait_s": 60}', headers=headers)
+        wait_for(lambda: server.state.dispatcher.waiting == 1)
     wait_for(lambda: server.state.dispatcher.waiting == 0)
     submit(server.client, benchmark(batches=(1,)))
     lease = other.lease()
@@ -157,9 +161,9 @@ def test_a_server_that_ends_answers_those_who_wait(serve):
     wait_for(lambda: server.state.dispatcher.waiting == 1)
     begin = time.monotonic()
     server.stop()
-    waiting.join(60)
+    waiting.join(PATIENCE_S)
     assert answers[0].status_code == 204
-    assert time.monotonic() - begin < 8
+    assert time.monotonic() - begin < 50  # of the sixty that it would wait
 
 
 @pytest.fixture

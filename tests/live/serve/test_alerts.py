@@ -8,7 +8,7 @@ import threading
 
 import pytest
 from tests.live.serve.setups import Agent, benchmark, is_problem, result_of, submit
-from tests.support.running_server import wait_for
+from tests.support.running_server import PATIENCE_S, wait_for
 from tests.unit.alert.setups import failed, limit, rule
 
 from assay.alert.evaluate import evaluate
@@ -225,7 +225,7 @@ def test_listeners_hear_of_alerts(server):
     (alert,) = opened(server)
     wait_for(lambda: heard, what="the first word")
     server.client.post(f"/alerts/{alert.id}/acknowledge", json={})
-    thread.join(30)
+    thread.join(PATIENCE_S)
     assert [(one["alert"], one["state"], one["happening"]) for one in heard] == [
         (alert.id, "open", "occur"),
         (alert.id, "acknowledged", "acknowledge"),

@@ -68,12 +68,7 @@ def test_a_broken_upload_leaves_nothing(server):
 
     with pytest.raises(OSError, match="cable"):
         server.client.put(f"/artefacts/{DIGEST}", content=breaks())
-    import time
-
-    until = time.monotonic() + 10
-    while leftovers(server) and time.monotonic() < until:
-        time.sleep(0.02)
-    assert leftovers(server) == []
+    wait_for(lambda: leftovers(server) == [], what="an empty folder")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 
 import pytest
+from tests.support.running_server import PATIENCE_S
 from tests.unit.store.setups import plan
 
 from assay.errors import StoreError, UsageError
@@ -56,7 +57,7 @@ def go(scenario):
         serving = asyncio.create_task(dispatcher.run())
         await asyncio.sleep(0)
         try:
-            await asyncio.wait_for(scenario(dispatcher, queue), 30)
+            await asyncio.wait_for(scenario(dispatcher, queue), PATIENCE_S)
         finally:
             dispatcher.close()
             serving.cancel()
@@ -66,7 +67,7 @@ def go(scenario):
     asyncio.run(run())
 
 
-async def lease(dispatcher, agent, wait_s=5.0):
+async def lease(dispatcher, agent, wait_s=10 * PATIENCE_S):
     poll = dispatcher.poll(agent, "")
     await dispatcher.meet(poll)
     return await dispatcher.lease(poll, wait_s)
@@ -75,6 +76,12 @@ async def lease(dispatcher, agent, wait_s=5.0):
 async def until(condition):
     while not condition():
         await asyncio.sleep(0.005)
+
+
+async def asked_again(queue):
+    """Wait until the queue was asked twice more: what the first answer brings about has begun before the second."""
+    before = queue.asked["ready"]
+    await until(lambda: queue.asked["ready"] >= before + 2)
 
 
 @pytest.fixture(autouse=True)
@@ -91,8 +98,8 @@ def test_who_waits_longest_is_served_first():
             await until(lambda: dispatcher.waiting == len(polls))
         queue.jobs["any"] = 2
         dispatcher.nudge()
-        await until(lambda: queue.jobs["any"] == 0)
-        await asyncio.sleep(0.1)
+        await until(lambda: polls[0].done() and polls[1].done())
+        await asked_again(queue)
         assert sorted(queue.took) == ["agent 0", "agent 1"]
         assert dispatcher.waiting == 3
         queue.jobs["any"] = 3
@@ -104,10 +111,13 @@ def test_who_waits_longest_is_served_first():
 
 def test_no_more_are_woken_than_there_are_jobs():
     async def scenario(dispatcher, queue):
-        polls = [asyncio.create_task(lease(dispatcher, f"agent {number}", 1.0)) for number in range(300)]
+        polls = [asyncio.create_task(lease(dispatcher, f"agent {number}")) for number in range(300)]
         await until(lambda: dispatcher.waiting == 300)
         queue.jobs["any"] = 3
         dispatcher.nudge()
+        await until(lambda: sum(poll.done() for poll in polls) == 3)
+        await asked_again(queue)
+        dispatcher.close()
         given = await asyncio.gather(*polls)
         assert sum(one is not None for one in given) == 3
         assert queue.asked["take"] <= 10
@@ -117,11 +127,16 @@ def test_no_more_are_woken_than_there_are_jobs():
 
 def test_a_thousand_who_wait_for_nothing_ask_one_short_question_at_a_time():
     async def scenario(dispatcher, queue):
-        polls = [asyncio.create_task(lease(dispatcher, f"agent {number}", 0.6)) for number in range(1000)]
+        loop = asyncio.get_running_loop()
+        polls = [asyncio.create_task(lease(dispatcher, f"agent {number}")) for number in range(1000)]
         await until(lambda: dispatcher.waiting == 1000)
-        before = Counter(queue.asked)
+        await asked_again(queue)  # whoever joins may cause a question of its own
+        before, began_s = Counter(queue.asked), loop.time()
+        await until(lambda: queue.asked["ready"] >= before["ready"] + 8)
+        asked, took_s = queue.asked["ready"] - before["ready"], loop.time() - began_s
+        assert asked <= took_s / dispatch.POLL_S + 2
+        dispatcher.close()
         await asyncio.gather(*polls)
-        assert queue.asked["ready"] - before["ready"] < 20
         assert queue.asked["take"] == 0
         assert queue.asked["suitable"] == before["suitable"]
 
@@ -140,13 +155,15 @@ def test_while_nobody_waits_nothing_is_asked():
 def test_only_those_who_can_are_woken():
     async def scenario(dispatcher, queue):
         queue.can = {"small": ("small",), "large": ("small", "large")}
-        small = asyncio.create_task(lease(dispatcher, "small", 0.5))
+        small = asyncio.create_task(lease(dispatcher, "small"))
         await until(lambda: dispatcher.waiting == 1)
         large = asyncio.create_task(lease(dispatcher, "large"))
         await until(lambda: dispatcher.waiting == 2)
         queue.jobs["large"] = 1
         dispatcher.nudge()
         assert (await large).agent == "large"
+        await asked_again(queue)
+        dispatcher.close()
         assert await small is None
         assert queue.asked["take"] == 1
 
@@ -185,10 +202,11 @@ def test_an_agent_that_was_removed_while_it_waits_stops_nobody():
         poll = dispatcher.poll("removed", "")
         with pytest.raises(UsageError):
             await dispatcher.meet(poll)
-        gone = asyncio.create_task(dispatcher.lease(poll, 0.5))
+        gone = asyncio.create_task(dispatcher.lease(poll, 10 * PATIENCE_S))
         await until(lambda: dispatcher.waiting == 1)
         queue.jobs["any"] = 1
         assert (await lease(dispatcher, "box")).agent == "box"
+        dispatcher.close()
         assert await gone is None
 
     go(scenario)
@@ -198,7 +216,7 @@ def test_who_leaves_is_not_woken():
     async def scenario(dispatcher, queue):
         poll = dispatcher.poll("box", "")
         await dispatcher.meet(poll)
-        waiting = asyncio.create_task(dispatcher.lease(poll, 5))
+        waiting = asyncio.create_task(dispatcher.lease(poll, 10 * PATIENCE_S))
         await until(lambda: dispatcher.waiting == 1)
         poll.leave()
         assert await waiting is None
@@ -212,7 +230,7 @@ def test_who_leaves_is_not_woken():
 
 def test_at_the_end_everybody_is_answered():
     async def scenario(dispatcher, queue):
-        polls = [asyncio.create_task(lease(dispatcher, f"agent {number}", 60)) for number in range(20)]
+        polls = [asyncio.create_task(lease(dispatcher, f"agent {number}")) for number in range(20)]
         await until(lambda: dispatcher.waiting == 20)
         dispatcher.close()
         assert await asyncio.gather(*polls) == [None] * 20

@@ -51,10 +51,11 @@ asked, said = [], []
 with sync_playwright() as started:
     browser = started.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
     page = browser.new_page()
+    page.set_default_timeout(120_000)
     page.on("request", lambda request: asked.append(request.url))
     page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
     page.goto(url)
-    page.wait_for_selector(".opblock", timeout=60000)
+    page.locator(".opblock").nth(50).wait_for()
     print(json.dumps({"blocks": page.locator(".opblock").count(), "asked": asked, "said": said}))
     browser.close()
 """
@@ -69,7 +70,7 @@ def test_the_page_shows_the_api_in_a_browser_without_network(serve):
         pytest.skip("no Chromium found; name one in ASSAY_CHROMIUM")
     server = serve()
     look = [sys.executable, "-c", LOOK, path, f"{server.url}/api/v1/docs"]
-    done = subprocess.run(look, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(look, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["blocks"] > 50

@@ -6,7 +6,7 @@ import threading
 import httpx
 import pytest
 from tests.live.serve.setups import Agent, benchmark, is_problem, submit
-from tests.support.running_server import wait_for
+from tests.support.running_server import PATIENCE_S, wait_for
 
 from assay.place.fleet.client import FleetClient
 from assay.serve.live import feed
@@ -24,7 +24,7 @@ class Listener:
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._read, args=(path, headers), daemon=True)
         self._thread.start()
-        assert self._ready.wait(20)
+        assert self._ready.wait(PATIENCE_S)
 
     def _read(self, path, headers):
         try:
@@ -145,7 +145,7 @@ def test_a_stream_ends_with_the_server(serve):
     listener = Listener(server)
     settled(server)
     server.stop()
-    assert listener.ended.wait(60)
+    assert listener.ended.wait(PATIENCE_S)
 
 
 def test_two_servers_on_one_database_report_the_same(serve, postgresql):

@@ -9,7 +9,7 @@ import zipfile
 import httpx
 import pytest
 from tests.live.serve.setups import Agent, is_problem, result_of, samples_file, submit
-from tests.support.running_server import wait_for
+from tests.support.running_server import PATIENCE_S, wait_for
 
 from assay.errors import UsageError
 from assay.serve.settings import ServerSettings, read_settings
@@ -106,7 +106,7 @@ def test_while_the_bucket_is_away_agents_deliver_and_nothing_is_lost(serve, s3):
 def test_a_server_that_is_killed_sends_after_its_start(serve_process, s3):
     s3.stop(signal.SIGKILL)
     server = serve_process("--objects", s3.url())
-    with httpx.Client(base_url=f"{server.url}/api/v1", trust_env=False, timeout=30) as client:
+    with httpx.Client(base_url=f"{server.url}/api/v1", trust_env=False, timeout=PATIENCE_S) as client:
         agent = Agent(client)
         submit(client)
         _, samples, left = delivered(server, agent)
@@ -124,9 +124,9 @@ def test_a_bucket_that_takes_a_connection_and_says_nothing_keeps_no_server_from_
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        silent.settimeout(60)
+        silent.settimeout(PATIENCE_S)
         server = serve_process("--objects", f"s3://results?endpoint=http://127.0.0.1:{silent.getsockname()[1]}")
-        with httpx.Client(base_url=f"{server.url}/api/v1", trust_env=False, timeout=30) as client:
+        with httpx.Client(base_url=f"{server.url}/api/v1", trust_env=False, timeout=PATIENCE_S) as client:
             Agent(client).upload(ANSWERS)
         held, _ = silent.accept()  # the server is sending now
         with held:

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 from tests.live.serve.setups import Agent, benchmark, is_problem, submit
-from tests.support.running_server import wait_for
+from tests.support.running_server import PATIENCE_S, wait_for
 
 pytestmark = pytest.mark.live
 
@@ -69,7 +69,7 @@ def test_agents_that_wait_while_the_database_is_away_get_their_jobs_after(serve,
     own_postgresql.start()
     wait_for(lambda: server.client.get("/ready").status_code == 200, what="recovery")
     submit(server.client)
-    waiting.join(60)
+    waiting.join(PATIENCE_S)
     assert found[0] is not None
 
 
@@ -108,15 +108,16 @@ def test_jobs_go_through_redis(serve, own_redis):
     done = []
 
     def work(agent):
-        while (lease := agent.lease(wait_s=2)) is not None:
-            assert agent.deliver(lease).json() == {"delivery": "accepted"}
-            done.append(lease.job.id)
+        while len(done) < 12:
+            if (lease := agent.lease(wait_s=1)) is not None:
+                assert agent.deliver(lease).json() == {"delivery": "accepted"}
+                done.append(lease.job.id)
 
     threads = [threading.Thread(target=work, args=(agent,)) for agent in agents]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_S)
     assert sorted(done) == sorted({f"{campaign}-job-{number}" for number in range(12)})
     wait_for(lambda: client.get(f"/campaigns/{campaign}").json()["state"] == "done", what="the end")
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.live.serve.setups import benchmark
+from tests.support.running_server import PATIENCE_S
 from tests.unit.store.setups import FakeClock
 
 from assay.errors import StoreError
@@ -337,14 +338,14 @@ def test_two_servers_on_one_postgresql_fire_each_of_many_due_times_once(tmp_path
 
     def serve(scheduler):
         for _ in range(minutes):
-            barrier.wait(60)  # both look in the same moment
+            barrier.wait(PATIENCE_S)  # both look in the same moment
             scheduler.tick()
 
     threads = [threading.Thread(target=serve, args=(one,)) for one in schedulers]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join()
     for _ in range(5):
         schedulers[0].tick()  # what waited in the last minute
     history = world.history(schedule)

@@ -14,7 +14,7 @@ import pytest
 from tests.live.serve.setups import Agent, benchmark, enrolment, submit
 from tests.support.certificate import self_signed
 from tests.support.ports import free_port
-from tests.support.running_server import wait_for
+from tests.support.running_server import PATIENCE_S, wait_for
 
 from assay.errors import UsageError
 from assay.serve.server import listen, welcome
@@ -27,7 +27,7 @@ ASSAY = [sys.executable, "-m", "assay"]
 
 def assay(*words, **environment):
     return subprocess.run(
-        [*ASSAY, *words], capture_output=True, text=True, timeout=60, env={**os.environ, **environment}
+        [*ASSAY, *words], capture_output=True, text=True, timeout=PATIENCE_S, env={**os.environ, **environment}
     )
 
 
@@ -47,7 +47,7 @@ def test_where_no_pages_were_built_no_address_of_them_is_reported(tmp_path, monk
 
 def test_a_server_from_the_command_line(serve_process):
     server = serve_process("--log-format", "json")
-    with httpx.Client(base_url=f"{server.url}/api/v1", trust_env=False, timeout=30) as client:
+    with httpx.Client(base_url=f"{server.url}/api/v1", trust_env=False, timeout=PATIENCE_S) as client:
         agent = Agent(client)
         campaign = submit(client)["id"]
         assert agent.work() == 2
@@ -65,8 +65,8 @@ def test_a_server_from_the_command_line(serve_process):
 
 
 def test_leases_survive_a_server_that_was_killed(serve_process):
-    server = serve_process("--lease-s", "30")
-    with httpx.Client(base_url=f"{server.url}/api/v1", trust_env=False, timeout=30) as client:
+    server = serve_process("--lease-s", "600")
+    with httpx.Client(base_url=f"{server.url}/api/v1", trust_env=False, timeout=PATIENCE_S) as client:
         agent = Agent(client)
         submit(client)
         lease = agent.lease()
@@ -84,7 +84,7 @@ def test_a_server_that_others_can_reach_makes_its_first_tokens(tmp_path):
             wait_for(lambda: is_there(port))
             assert httpx.get(f"http://127.0.0.1:{port}/api/v1/campaigns", timeout=60).status_code == 401
             process.send_signal(signal.SIGTERM)
-            said, logged = process.communicate(timeout=30)
+            said, logged = process.communicate(timeout=PATIENCE_S)
         found = re.findall(r"(admin|agent) token\s+(\S+)", said)
         assert [name for name, _ in found] == (["admin", "agent"] if first else [])
         assert not any(secret in logged for _, secret in found)
@@ -205,7 +205,7 @@ def test_no_secret_reaches_a_log_an_answer_or_an_error(serve_process, postgresql
         "--log-level", "debug", "--closed", ASSAY_SERVER_TOKEN="hunter2-admin", ASSAY_SERVER_DATABASE_URL=url
     )
     headers = {"Authorization": "Bearer hunter2-admin"}
-    with httpx.Client(base_url=f"{server.url}/api/v1", headers=headers, trust_env=False, timeout=30) as client:
+    with httpx.Client(base_url=f"{server.url}/api/v1", headers=headers, trust_env=False, timeout=PATIENCE_S) as client:
         made = client.post("/tokens", json={"name": "ci", "role": "agent"}).json()["secret"]
         agent = Agent(client)
         document = benchmark(

@@ -12,12 +12,11 @@ from pathlib import Path
 from time import monotonic, sleep
 
 import pytest
-from tests.support.slurm_cluster import PATH, SlurmCluster
+from tests.support.slurm_cluster import PATH, PATIENCE_S, SlurmCluster
 
 from assay.report.result import read_campaign
 from assay.store.store import Store
 
-PATIENCE_S = 60.0
 METRICS = [{"name": "x", "pattern": "x=(.*)"}]
 
 

@@ -9,6 +9,7 @@ import threading
 import httpx
 import pytest
 from tests.live.slurm.test_live import go, waiting
+from tests.support.slurm_cluster import PATIENCE_S
 
 pytestmark = pytest.mark.live
 # Two points, of which Slurm starts the second only when the first has ended.
@@ -20,7 +21,7 @@ class Watched:
 
     def __init__(self, server, site, campaign: str) -> None:
         self.server, self.site, self.campaign = server, site, campaign
-        self.client = httpx.Client(base_url=f"{server.url}/api/v1", timeout=30, trust_env=False)
+        self.client = httpx.Client(base_url=f"{server.url}/api/v1", timeout=PATIENCE_S, trust_env=False)
 
     def get(self, path: str):
         answer = self.client.get(path)
@@ -59,11 +60,11 @@ def test_a_server_sees_what_waits_what_runs_and_every_result_as_it_comes(site, s
     listening = threading.Thread(target=_listen, args=(server.url, seen.campaign, events), daemon=True)
     listening.start()
     go(site)
-    assert process.wait(60) == 0, site.said()
+    assert process.wait(PATIENCE_S) == 0, site.said()
     assert seen.states() == ["done", "done"]
     assert seen.get(f"/campaigns/{seen.campaign}")["state"] == "done"
     assert seen.is_whole()
-    listening.join(60)
+    listening.join(PATIENCE_S)
     kinds = [one["kind"] for one in events]
     assert kinds[0] == "submitted"
     assert {"began", "run began", "result told"} <= set(kinds)
@@ -74,7 +75,9 @@ def test_a_server_sees_what_waits_what_runs_and_every_result_as_it_comes(site, s
 
 
 def _listen(url: str, campaign: str, events: list[dict]) -> None:
-    with httpx.stream("GET", f"{url}/api/v1/campaigns/{campaign}/events", timeout=60, trust_env=False) as stream:
+    with httpx.stream(
+        "GET", f"{url}/api/v1/campaigns/{campaign}/events", timeout=PATIENCE_S, trust_env=False
+    ) as stream:
         for line in stream.iter_lines():
             if line.startswith("data: "):
                 events.append(json.loads(line[6:]))
@@ -89,20 +92,20 @@ def test_a_server_that_dies_in_the_middle_ends_nothing_and_is_reported_later(sit
     seen.until("a job runs", lambda: seen.states() == ["running", "pending"])
     server.kill()
     go(site)
-    assert process.wait(60) == 0, site.said()
+    assert process.wait(PATIENCE_S) == 0, site.said()
     assert site.state(seen.campaign) == "done"
     assert "the server gets the rest later" in site.said()
     assert f"`assay campaigns attach {seen.campaign}` sends it later" in site.said()
     server.start()
     assert seen.states() == ["running", "pending"]
-    assert site.assay("campaigns", "attach", seen.campaign).wait(60) == 0, site.said()
+    assert site.assay("campaigns", "attach", seen.campaign).wait(PATIENCE_S) == 0, site.said()
     assert seen.states() == ["done", "done"]
     assert seen.is_whole()
     # Nothing is left to tell, and the same once more changes nothing.
     (site.shared(seen.campaign) / "server.json").unlink()
-    assert site.assay("campaigns", "attach", seen.campaign, "--server", server.url).wait(60) == 0
+    assert site.assay("campaigns", "attach", seen.campaign, "--server", server.url).wait(PATIENCE_S) == 0
     assert seen.is_whole()
-    assert site.assay("results", "rm", seen.campaign).wait(60) == 0
+    assert site.assay("results", "rm", seen.campaign).wait(PATIENCE_S) == 0
     assert not site.shared(seen.campaign).exists()
 
 
@@ -112,17 +115,17 @@ def test_a_lost_login_shell_loses_nothing_on_the_server(site, serve_process):
     seen = Watched(server, site, site.newest())
     seen.until("both run", lambda: seen.states() == ["running", "running"])
     process.send_signal(signal.SIGKILL)
-    process.wait(60)
+    process.wait(PATIENCE_S)
     # The server is found again by the campaign alone; who leaves in good order says so.
     again = site.assay("campaigns", "attach", seen.campaign)
     site.until("it is followed again", lambda: site.said().count("2 running on") == 2)
     again.send_signal(signal.SIGINT)
-    assert again.wait(60) == 130
+    assert again.wait(PATIENCE_S) == 130
     assert all("no process follows it for now" in job["progress"]["note"] for job in seen.jobs())
     go(site)
     site.until("Slurm has done both", lambda: site.queue(seen.campaign) == [])
     assert seen.states() == ["running", "running"]
-    assert site.assay("campaigns", "attach", seen.campaign).wait(60) == 0, site.said()
+    assert site.assay("campaigns", "attach", seen.campaign).wait(PATIENCE_S) == 0, site.said()
     assert seen.states() == ["done", "done"]
     assert seen.is_whole()
     assert [one["id"] for one in seen.get("/campaigns")["items"]] == [seen.campaign]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.support.running_server import wait_for
+from tests.support.running_server import PATIENCE_S, wait_for
 
 from assay.documents import to_plain
 from assay.engines.slurm.folder import SharedFolder
@@ -26,7 +26,7 @@ SIM = "assay sim llm --host {host} --port {port} --ttft 5ms --itl 1ms --tokens 4
 def definition(**sections) -> Definition:
     """A chat service, asked by some clients."""
     whole = {
-        "services": {"llm": {"command": SIM, "ready": {"http": "/health", "within": 20.0}}},
+        "services": {"llm": {"command": SIM, "ready": {"http": "/health", "within": 120.0}}},
         "target": {"service": "llm", "api": "openai-chat", "model": "sim"},
         "workload": {"output_tokens": 4},
         "load": {"concurrency": 2, "duration": 1.0},
@@ -67,14 +67,14 @@ class Campaign:
         """What a service published, once it has."""
         path = self.folder.service(self.group, name)
         failed = self.folder.failed_service(self.group, name)
-        wait_for(lambda: path.exists() or failed.exists(), 30, f"the service {name}")
+        wait_for(lambda: path.exists() or failed.exists(), what=f"the service {name}")
         assert not failed.exists(), failed.read_text()
         return json.loads(path.read_text())
 
     def failure(self, name: str = "llm") -> dict:
         """What a service that failed said, once it has."""
         failed = self.folder.failed_service(self.group, name)
-        wait_for(failed.exists, 30, f"the failure of {name}")
+        wait_for(failed.exists, what=f"the failure of {name}")
         return json.loads(failed.read_text())
 
     def result(self, index: int = 0) -> dict:
@@ -114,7 +114,7 @@ def campaign(tmp_path, monkeypatch) -> Iterator[Callable[..., Campaign]]:
         for process in one.processes:
             if process.poll() is None:
                 process.kill()
-            process.wait(30)
+            process.wait(PATIENCE_S)
 
 
 def log(campaign: Campaign) -> str:

@@ -67,7 +67,7 @@ def test_a_service_ends_by_itself_and_says_why(campaign):
     here = campaign(definition())
     here.folder.note({"name": f"{here.group}-llm", "id": "1"})
     process = here.start("service", "llm", **{VARIABLE: "1"})
-    assert process.wait(60) == 143
+    assert process.wait(120) == 143
     told = here.failure()
     assert told["code"] == "submission-abandoned"
     assert "not submitted whole" in told["message"]

@@ -30,14 +30,14 @@ def both(folder: SharedFolder) -> list[float]:
     waited: list[float] = []
     threads = [
         threading.Thread(
-            target=lambda host=host: waited.append(begin_together(meeting_of(folder, "g", job(host)), 20.0).waited_s)
+            target=lambda host=host: waited.append(begin_together(meeting_of(folder, "g", job(host)), 120.0).waited_s)
         )
         for host in range(2)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join()
     return waited
 
 
@@ -53,7 +53,7 @@ def test_a_group_that_is_put_back_into_the_queue_begins_again(tmp_path):
     give_up_all(meeting, 2, "preempted")
     assert (meeting.of_run(1) / "absent-1.json").exists()
     with pytest.raises(MeasureError, match="client 1 cannot take part in this run: preempted"):
-        begin_together(meeting_of(folder, "g", job(0)), 20.0)
+        begin_together(meeting_of(folder, "g", job(0)), 120.0)
     give_up_all(meeting_of(folder, "g", job(0)), 2, "client 1 cannot come")
     clear_absences(meeting, 2, {})
     assert (meeting.of_run(1) / "absent-1.json").exists(), "this job begins for the first time"

@@ -39,7 +39,7 @@ def test_scancel_ends_everything_and_is_reported(slurm, campaign, tmp_path):
     slurm.run("scancel", number)
     assert "SIGTERM: cancelled, preempted or out of time" in here.failure("web")["message"]
     await_gone(*pids(tmp_path))
-    wait_for(lambda: number not in slurm.queued(), 30, "the end of the batch job")
+    wait_for(lambda: number not in slurm.queued(), what="the end of the batch job")
 
 
 def test_the_end_job_stops_services_and_cancels_those_that_never_began(slurm, campaign, tmp_path):
@@ -63,7 +63,7 @@ def test_the_end_job_stops_services_and_cancels_those_that_never_began(slurm, ca
         "--wrap=true",
     ).strip()
     submitted(slurm, here, "end", f"{here.group}-end")
-    wait_for(lambda: slurm.queued() == [other], 60, "the end of the group alone")
+    wait_for(lambda: slurm.queued() == [other], what="the end of the group alone")
     assert f"cancelled: {held}" in (here.folder.path / f"{here.group}-end.log").read_text()
     assert not here.folder.failed_service(here.group, "web").exists(), "it was asked to end in good order"
     await_gone(*pids(tmp_path))

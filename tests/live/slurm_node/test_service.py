@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.live.slurm_node.conftest import SIM, definition
-from tests.support.running_server import wait_for
+from tests.support.running_server import PATIENCE_S, wait_for
 from tests.unit.run.services.conftest import LISTEN, await_gone
 
 from assay.engines.slurm.node.end import request_end
@@ -44,7 +44,7 @@ open("own", "w").write(str(os.getpid()))
 
 def family(tmp_path: Path, script: str = FAMILY, **keys):
     (tmp_path / "family.py").write_text(script)
-    service = {"command": f"{sys.executable} family.py", "ready": {"http": "/", "within": 20.0}, **keys}
+    service = {"command": f"{sys.executable} family.py", "ready": {"http": "/", "within": 120.0}, **keys}
     target = {"service": "web", "api": "http", "path": "/"}
     return definition(services={"web": service}, target=target, workload={"output_tokens": None})
 
@@ -69,12 +69,12 @@ def test_it_is_published_when_it_is_ready_and_its_model_is_warm(campaign, tmp_pa
     assert told["facts"]["warm"] == "POST /v1/chat/completions"
     assert float(told["facts"]["warm_s"]) > 0
     assert told["start_to_ready_s"] > 0
-    with urllib.request.urlopen(f"{told['base_url']}/sim/state", timeout=10) as answer:
+    with urllib.request.urlopen(f"{told['base_url']}/sim/state", timeout=PATIENCE_S) as answer:
         assert json.load(answer)["records"] == 1, "one small request has loaded the model"
     request_end(here.folder, here.group)
-    assert process.wait(30) == 0
+    assert process.wait(PATIENCE_S) == 0
     with pytest.raises(OSError, match="refused"):
-        urllib.request.urlopen(told["base_url"], timeout=5)
+        urllib.request.urlopen(told["base_url"], timeout=PATIENCE_S)
     assert not here.folder.failed_service(here.group, "llm").exists()
     assert Path(told["stdout"]) == here.folder.service_log(here.group, "llm", "out")
     assert Path(told["stderr"]).exists()
@@ -102,7 +102,7 @@ def test_everything_it_started_ends_however_it_ends(campaign, tmp_path, how):
                 os.kill(pid, signal.SIGTERM)
     else:
         process.send_signal(signal.SIGKILL if how in ("SIGKILL", "parent") else signal.SIGTERM)
-    code = process.wait(40)
+    code = process.wait(PATIENCE_S)
     await_gone(*tree, *started)
     if how == "stop":
         assert code == 0
@@ -117,16 +117,16 @@ def test_it_is_ended_while_it_still_starts(campaign, tmp_path):
     never = FAMILY.replace("server.serve_forever()", "time.sleep(600)")
     here = campaign(family(tmp_path, never, ready={"http": "/", "within": 300.0}))
     process = here.start("service", "web")
-    wait_for((tmp_path / "own").exists, 20, "the service")
+    wait_for((tmp_path / "own").exists, what="the service")
     request_end(here.folder, here.group)
-    assert process.wait(30) == 0
+    assert process.wait(PATIENCE_S) == 0
     await_gone(*pids(tmp_path))
     assert not here.folder.service(here.group, "web").exists()
 
 
 def test_one_that_fails_says_why_and_nobody_waits(campaign, tmp_path):
     here = campaign(family(tmp_path, "import sys; sys.exit('no model at all')"))
-    assert here.start("service", "web").wait(30) == 1
+    assert here.start("service", "web").wait(PATIENCE_S) == 1
     told = here.failure("web")
     assert told["code"] == "service-ended"
     assert "no model at all" in told["message"]
@@ -138,7 +138,7 @@ def test_one_that_dies_while_it_is_used_says_so(campaign, tmp_path):
     process = here.start("service", "web")
     here.service("web")
     os.kill(int((tmp_path / "own").read_text()), signal.SIGKILL)
-    assert process.wait(30) == 1
+    assert process.wait(PATIENCE_S) == 1
     assert "killed by signal 9" in here.failure("web")["message"]
     assert json.loads(here.folder.service_log(here.group, "web", "exit").read_text())["code"] == -9
 
@@ -146,20 +146,20 @@ def test_one_that_dies_while_it_is_used_says_so(campaign, tmp_path):
 def test_a_group_that_has_ended_starts_nothing_more(campaign, tmp_path):
     here = campaign(family(tmp_path))
     request_end(here.folder, here.group)
-    assert here.start("service", "web").wait(30) == 0
+    assert here.start("service", "web").wait(PATIENCE_S) == 0
     assert not (tmp_path / "own").exists()
 
 
 def test_a_service_learns_where_another_one_is(campaign, tmp_path):
-    front = {"command": f"{sys.executable} front.py {{host:llm}} {{port:llm}}", "ready": {"http": "/", "within": 20.0}}
+    front = {"command": f"{sys.executable} front.py {{host:llm}} {{port:llm}}", "ready": {"http": "/", "within": 120.0}}
     (tmp_path / "front.py").write_text(
         "import sys; open('told', 'w').write(' '.join(sys.argv[1:]))\n" + LISTEN + "server.serve_forever()"
     )
-    back = {"command": SIM, "ready": {"http": "/health", "within": 20.0}}
+    back = {"command": SIM, "ready": {"http": "/health", "within": 120.0}}
     here = campaign(definition(services={"llm": back, "front": front}))
     one = here.start("service", "front")
     other = here.start("service", "llm")
     here.service("front")
     assert (tmp_path / "told").read_text() == f"127.0.0.1 {here.service()['port']}"
     request_end(here.folder, here.group)
-    assert [one.wait(30), other.wait(30)] == [0, 0]
+    assert [one.wait(PATIENCE_S), other.wait(PATIENCE_S)] == [0, 0]

@@ -67,7 +67,7 @@ class KubeCluster:
     def stop(self) -> None:
         """End every pod and everything else."""
         self._stop.set()
-        self._thread.join(30)
+        self._thread.join(PATIENCE_S)
         self.kubelet.stop()
         self.api.stop()
         if self.failure is not None:

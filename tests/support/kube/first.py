@@ -40,7 +40,7 @@ def _ended(spec: Object, inside: Inside) -> Object:
     known, began = inside.environ(spec), now()
     words = inside.words([*spec["command"], *(spec.get("args") or [])], known)
     done = subprocess.run(
-        words, env=known, cwd=inside.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60
+        words, env=known, cwd=inside.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120
     )
     reason = "Error" if done.returncode else "Completed"
     message = done.stdout.decode(errors="replace")[-2048:] if done.returncode else ""

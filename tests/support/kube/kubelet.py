@@ -22,6 +22,8 @@ from tests.support.kube.inside import MARK, RESOLVER, Inside
 from tests.support.kube.objects import Object, Objects, RefusedError, amount, now, tell_event
 
 _POLL_S = 0.03
+# What a process started and left behind may hold its output open.
+_LAST_WORDS_S = 10.0
 
 
 @dataclass
@@ -30,6 +32,8 @@ class Container:
 
     name: str
     process: subprocess.Popen[bytes] | None = None
+    reader: threading.Thread | None = None
+    """Reads what it says."""
     lines: list[tuple[str, bytes]] = field(default_factory=list)
     size: int = 0
     restarts: int = 0
@@ -207,7 +211,7 @@ class PodRun:
         for one in self.containers.values():
             _kill(one.process, self.meta["uid"])
         if threading.current_thread() is not self._thread:
-            self._thread.join(10)
+            self._thread.join(60)
 
     # Its life
 
@@ -301,7 +305,8 @@ class PodRun:
         one.state = {"running": {"startedAt": now()}}
         one.began_s, one.answered = monotonic(), "startupProbe" not in spec
         one.ready = one.answered and "readinessProbe" not in spec
-        threading.Thread(target=self._read, args=(one, one.process), daemon=True).start()
+        one.reader = threading.Thread(target=self._read, args=(one, one.process), daemon=True)
+        one.reader.start()
         self._tell()
 
     def _read(self, one: Container, process: subprocess.Popen[bytes]) -> None:
@@ -341,7 +346,8 @@ class PodRun:
         if code is None:
             return
         _kill(one.process, self.meta["uid"])
-        sleep(_POLL_S)  # its last words are being read
+        if one.reader is not None:
+            one.reader.join(_LAST_WORDS_S)
         exit_code = 128 - code if code < 0 else code
         reason = "OOMKilled" if one.killed_for_memory else "Completed" if exit_code == 0 else "Error"
         ended: Object = {

@@ -267,7 +267,7 @@ def standing(store):
     return {member.subject for alert in kept(store) for member in alert.standing}
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 2**32), st.integers(1, 14))
 def test_in_whatever_order_events_come_none_is_lost_and_none_counts_twice(seed, length):
     chance = random.Random(seed)
@@ -296,7 +296,7 @@ def test_in_whatever_order_events_come_none_is_lost_and_none_counts_twice(seed, 
         store.close()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 2**32), st.integers(1, 14))
 def test_reported_in_order_an_alert_stands_exactly_while_something_does(seed, length):
     events = story(random.Random(seed), length)

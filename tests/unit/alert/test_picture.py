@@ -170,7 +170,7 @@ def test_svg_and_png_are_made_of_the_same_shapes_and_fast():
     st.integers(0, 130),
     NUMBERS,
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_series_can_be_drawn(series, title, change_at, level):
     one = drawing_of(
         title,

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import settings
 
 from assay.analyse.judge import judge
 from assay.analyse.records import MetricStatistics, MultiRunJobResult
@@ -16,10 +15,6 @@ from assay.analyse.summary import summarise
 from assay.plan.job import Job
 from assay.run.records import DeviceProof, RunOutcome, SampleSet, SingleRunResult, Window
 from assay.spec.benchmark import Definition
-
-# A busy machine must not fail a test of arithmetic for being slow.
-settings.register_profile("no deadline", deadline=None)
-settings.load_profile("no deadline")
 
 ENVIRONMENT = {"machine": {"name": "bench-1", "cpu": "EPYC 7763", "cores": 8}}
 

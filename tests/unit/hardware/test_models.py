@@ -86,7 +86,7 @@ def test_a_gguf_file_cut_anywhere_is_refused_and_nothing_worse(tmp_path):
             gguf(file)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(at=st.integers(0, len(gguf_bytes()) - 8), junk=st.binary(min_size=1, max_size=8))
 def test_a_gguf_file_with_junk_in_it_never_crashes(tmp_path, at, junk):
     whole = bytearray(gguf_bytes())
@@ -100,7 +100,7 @@ def test_a_gguf_file_with_junk_in_it_never_crashes(tmp_path, at, junk):
     json.dumps(found)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     st.one_of(
         st.binary(max_size=80),

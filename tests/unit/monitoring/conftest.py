@@ -12,7 +12,7 @@ from time import monotonic, sleep
 import pytest
 from tests.support.ports import free_port
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 def needed(name: str) -> str:
@@ -33,7 +33,7 @@ def prometheus() -> str:
 
 def fetch(port: int, path: str = "/metrics") -> tuple[int, str]:
     """One page of a server on this machine."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     try:
         connection.request("GET", path)
         answer = connection.getresponse()

@@ -167,7 +167,7 @@ def test_the_server_answers_scrapes_and_nothing_else(tmp_path):
     answer = answers(lambda: [MetricFamily("a", "gauge", "x", (({}, 1.0),))], tmp_path, 1.0)
     with serving("127.0.0.1", 0, answer) as one:
         threading.Thread(target=one.serve_forever, daemon=True).start()
-        connection = HTTPConnection("127.0.0.1", one.server_port, timeout=5)
+        connection = HTTPConnection("127.0.0.1", one.server_port, timeout=60)
         told = {}
         for path in ("/metrics", "/relay/llm", "/", "/etc/passwd", "/metrics/x"):
             connection.request("GET", path)

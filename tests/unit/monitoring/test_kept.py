@@ -29,7 +29,7 @@ def plain(found: Metrics):
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(one_series, max_size=6, unique_by=lambda one: (one.name, tuple(sorted(one.labels.items())))))
 def test_what_is_written_is_read(found):
     before = Metrics(tuple(found), 0.5, 1.0, 2.0, (("measure", 1.2, 1.8),), {"x": "why"})

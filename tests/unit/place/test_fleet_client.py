@@ -38,7 +38,7 @@ def server():
 
 @pytest.fixture
 def client(server):
-    return FleetClient(server.url, SECRET, patience_s=5.0, timeout_s=5.0)
+    return FleetClient(server.url, SECRET, patience_s=60.0, timeout_s=60.0)
 
 
 # Addresses and tokens

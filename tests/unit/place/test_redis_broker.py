@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from redis import Redis
+from tests.support.running_server import PATIENCE_S, wait_for
 
 from assay.errors import StoreError, UsageError
 from assay.place.leasing import JobClaim, JobOffer
@@ -38,13 +39,6 @@ def broker(url):
 def redis(url):
     with Redis.from_url(url, decode_responses=True) as client:
         yield client
-
-
-def until(met: Callable[[], bool], patience_s: float = 10.0) -> None:
-    end = time.monotonic() + patience_s
-    while not met():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.005)
 
 
 def jobs(count: int, campaign: str = "c", queue: str = "q", **more) -> list[JobOffer]:
@@ -163,11 +157,11 @@ def test_an_offer_that_knows_the_number_ends_a_delivery_that_was_never_acknowled
 
 
 def test_delayed_jobs_wait_until_they_are_due(broker, redis):
-    due = time.time() + 0.3
+    due = time.time() + 3
     broker.offer([JobOffer("soon", "q", "c", not_before=due), JobOffer("now", "q", "c")])
     assert names(broker.take("a", ["q"], 9)) == ["now"]
     assert known(redis, "soon") == {"soon"}
-    assert names(broker.wait("a", ["q"], 10)) == ["soon"]
+    assert names(broker.wait("a", ["q"], PATIENCE_S)) == ["soon"]
     assert time.time() >= due - 0.01
     broker.withdraw(["soon", "now"])
     assert redis.dbsize() == 0
@@ -182,9 +176,9 @@ def test_a_delay_is_meant_by_the_clock_of_who_offers(url):
             return datetime.now(UTC) + timedelta(hours=1)
 
     broker = RedisBroker(url, clock=Ahead())
-    broker.offer([JobOffer("soon", "q", "c", not_before=Ahead().utc().timestamp() + 0.2)])
+    broker.offer([JobOffer("soon", "q", "c", not_before=Ahead().utc().timestamp() + 3)])
     assert broker.take("a", ["q"]) == ()
-    assert names(broker.wait("a", ["q"], 10)) == ["soon"]
+    assert names(broker.wait("a", ["q"], PATIENCE_S)) == ["soon"]
 
 
 # Numbers
@@ -260,24 +254,24 @@ def test_withdrawn_jobs_are_gone_in_every_state(broker, redis):
 def test_a_waiting_agent_sleeps_until_a_job_is_offered(broker, redis):
     with ThreadPoolExecutor() as threads:
         waiting = threads.submit(broker.wait, "a", ["x", "q"], 20)
-        until(is_blocked(redis))
+        wait_for(is_blocked(redis))
         before = steps(redis)
         broker.offer(jobs(1))
-        assert names(waiting.result(10)) == ["c-0"]
+        assert names(waiting.result(PATIENCE_S)) == ["c-0"]
     assert steps(redis) - before == 2, "the offer and one take"
 
 
 def test_a_job_wakes_one_agent_and_many_jobs_wake_many(broker, redis):
     with ThreadPoolExecutor(8) as threads:
-        waiting = [threads.submit(broker.wait, f"a{number}", ["q"], 20) for number in range(8)]
-        until(is_blocked(redis, 8))
+        waiting = [threads.submit(broker.wait, f"a{number}", ["q"], PATIENCE_S) for number in range(8)]
+        wait_for(is_blocked(redis, 8))
         before = steps(redis)
         broker.offer(jobs(1))
-        until(is_blocked(redis, 7))
-        until(lambda: sum(one.done() for one in waiting) == 1)
+        wait_for(is_blocked(redis, 7))
+        wait_for(lambda: sum(one.done() for one in waiting) == 1)
         assert steps(redis) - before == 2, "nobody else was woken"
         broker.offer(jobs(7, "more"))
-        found = [name for one in waiting for name in names(one.result(10))]
+        found = [name for one in waiting for name in names(one.result(PATIENCE_S))]
     assert sorted(found) == ["c-0", *(f"more-{number}" for number in range(7))]
 
 
@@ -291,13 +285,13 @@ def test_waiting_ends_with_nothing_when_the_time_is_over(broker):
 def test_a_bell_heard_by_an_agent_that_died_rings_for_the_next(url, redis):
     broker = RedisBroker(url, answer_s=0.4)
     with ThreadPoolExecutor() as threads:
-        waiting = threads.submit(broker.wait, "a", ["q"], 20)
-        until(is_blocked(redis))
+        waiting = threads.submit(broker.wait, "a", ["q"], PATIENCE_S)
+        wait_for(is_blocked(redis))
         with redis.pipeline(transaction=True) as at_once:  # what an agent does that dies after it heard the bell
             at_once.evalsha(broker._sha, 1, "assay:", "offer", "c-0", "q", "c", 0, 0, "0.0", 0)
             at_once.lpop("assay:bell:q")
             at_once.execute()
-        assert names(waiting.result(10)) == ["c-0"]
+        assert names(waiting.result(PATIENCE_S)) == ["c-0"]
 
 
 # Many at once
@@ -372,7 +366,7 @@ def test_an_agent_killed_between_take_and_acknowledgement_loses_nothing(url, bro
     broker.offer(jobs(2))
     code = (
         "import sys, time; from assay.place.redis_broker import RedisBroker\n"
-        "print(RedisBroker(sys.argv[1]).take('doomed', ['q'])[0].job, flush=True); time.sleep(60)"
+        "print(RedisBroker(sys.argv[1]).take('doomed', ['q'])[0].job, flush=True); time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", code, url], stdout=subprocess.PIPE, text=True) as agent:
         assert agent.stdout is not None
@@ -436,16 +430,16 @@ def test_scripts_that_redis_forgot_are_loaded_again(broker, redis):
 def test_a_waiting_agent_learns_that_redis_died_and_can_wait_again(redis_server):
     broker = RedisBroker(redis_server.fresh())
     with Redis.from_url(redis_server.url) as redis, ThreadPoolExecutor() as threads:
-        waiting = threads.submit(broker.wait, "a", ["q"], 20)
-        until(is_blocked(redis))
+        waiting = threads.submit(broker.wait, "a", ["q"], PATIENCE_S)
+        wait_for(is_blocked(redis))
         redis_server.kill()
         with pytest.raises(StoreError, match="Redis does not serve"):
-            waiting.result(10)
+            waiting.result(PATIENCE_S)
         redis_server.start()
-        waiting = threads.submit(broker.wait, "a", ["q"], 20)
-        until(is_blocked(redis))
+        waiting = threads.submit(broker.wait, "a", ["q"], PATIENCE_S)
+        wait_for(is_blocked(redis))
         broker.offer(jobs(1))
-        assert names(waiting.result(10)) == ["c-0"]
+        assert names(waiting.result(PATIENCE_S)) == ["c-0"]
 
 
 # Errors

@@ -182,7 +182,5 @@ def test_the_broker_does_what_the_model_does(redis_server):
     machine = type("Bound", (Machine,), {"url": redis_server.fresh()})
     run_state_machine_as_test(
         machine,
-        settings=settings(
-            max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-        ),
+        settings=settings(max_examples=150, stateful_step_count=40, suppress_health_check=list(HealthCheck)),
     )

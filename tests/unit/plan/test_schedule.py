@@ -128,7 +128,7 @@ def schedule_of(expression, zone="UTC"):
 
 
 @given(st.one_of(expressions, times_of_day), st.sampled_from(ODD), st.integers(-1500, 100), st.integers(1, 1700))
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 def test_due_times_are_those_that_a_clock_shows(expression, odd, start_min, minutes):
     name, around = odd
     start = around + timedelta(minutes=start_min, seconds=7)
@@ -147,7 +147,7 @@ def test_due_times_are_those_that_a_clock_shows(expression, odd, start_min, minu
     expressions,
     st.datetimes(datetime.fromisoformat("2020-01-01"), datetime.fromisoformat("2030-01-01"), timezones=st.just(UTC)),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_forwards_and_backwards_agree(expression, after):
     try:
         schedule = schedule_of(expression, "America/New_York")

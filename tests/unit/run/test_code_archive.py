@@ -189,7 +189,7 @@ PARTS = st.text(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     content=st.dictionaries(
         PARTS.filter(lambda name: name not in (".", "..")), st.binary(max_size=200), min_size=1, max_size=5

@@ -5,11 +5,12 @@ import os
 import signal
 import sys
 import threading
-import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
+from tests.support.running_server import wait_for
 from tests.unit.run.children import children
 
 from assay.clock import SYSTEM_CLOCK
@@ -93,14 +94,15 @@ def test_python_in_a_command_is_that_of_an_environment_that_was_activated(tmp_pa
 
 
 def assert_nothing_left(marker):
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline:
-        left = [p for p in psutil.process_iter(["cmdline"]) if marker in " ".join(p.info["cmdline"] or [])]
-        left = [p for p in left if p.pid != os.getpid() and p.status() != psutil.STATUS_ZOMBIE]
-        if not left:
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"still there: {left}")
+    def left():
+        for one in psutil.process_iter(["cmdline"]):
+            with suppress(psutil.NoSuchProcess):
+                own = marker in " ".join(one.info["cmdline"] or []) and one.pid != os.getpid()
+                if own and one.status() != psutil.STATUS_ZOMBIE:
+                    return True
+        return False
+
+    wait_for(lambda: not left(), what=f"the end of {marker}")
 
 
 def test_a_model_is_measured_in_a_fresh_process(tmp_path, tiny_model):
@@ -218,7 +220,7 @@ def test_a_command_that_does_not_exist(tmp_path):
 def test_a_hanging_command_is_ended_with_its_whole_tree(tmp_path):
     marker = f"9{os.getpid()}1"
     command = f"setsid sleep {marker} & sleep {marker} & sleep {marker}"
-    (outcome,) = execute(tmp_path, shell(command), measure={"runs": 1, "timeout": "4s"})
+    (outcome,) = execute(tmp_path, shell(command), measure={"runs": 1, "timeout": "8s"})
     assert outcome.result.error.code == "timeout"
     assert outcome.result.error.phase == "measure"
     assert outcome.result.error.memory_mb > 0
@@ -256,7 +258,8 @@ def daemon(tmp_path, marker, then):
 )
 def test_a_daemon_without_a_mark_is_ended_with_its_run(tmp_path, then, code, left):
     marker = f"9{os.getpid()}7"
-    (outcome,) = execute(tmp_path, daemon(tmp_path, marker, then), measure={"runs": 1, "timeout": "8s"})
+    timeout = "8s" if code == "timeout" else "2m"
+    (outcome,) = execute(tmp_path, daemon(tmp_path, marker, then), measure={"runs": 1, "timeout": timeout})
     try:
         assert (outcome.result.error.code if outcome.result.error else None) == code, outcome.result.error
         assert outcome.result.facts.get("processes_left_behind") == left

@@ -61,6 +61,7 @@ def looking() -> list[psutil.Process]:
     return children("assay.run.probes.sampler")
 
 
+@pytest.mark.quiet
 def test_a_program_is_seen_in_its_measured_window_and_the_readings_are_kept(tmp_path):
     kept = []
     (outcome,) = execute(
@@ -99,6 +100,7 @@ def _check_energy(result):
         assert not {"energy_j", "power_w", "energy_per_item_j"} & result.metrics.keys()
 
 
+@pytest.mark.quiet
 def test_a_run_that_crashed_has_its_readings_too(tmp_path):
     files = []
     crash = "import os, time; time.sleep(0.4); os.abort()"
@@ -114,6 +116,7 @@ def test_a_run_that_crashed_has_its_readings_too(tmp_path):
     assert files[0]
 
 
+@pytest.mark.quiet
 def test_a_run_that_is_killed_by_its_deadline_is_seen(tmp_path):
     (outcome,) = execute(
         tmp_path, {"command": [sys.executable, "-c", "import time; time.sleep(60)"]}, measure={"timeout": "1500ms"}
@@ -175,6 +178,7 @@ def test_a_refused_job_leaves_no_process(tmp_path):
     assert looking() == []
 
 
+@pytest.mark.quiet
 def test_tests_of_a_target_are_summed_up_by_themselves(tmp_path, monkeypatch):
     (tmp_path / "testing.py").write_text(
         "import time\nfrom assay.run.contract import Measured\n"

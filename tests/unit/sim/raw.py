@@ -31,7 +31,7 @@ class Raw:
     """One connection."""
 
     def __init__(self, sim: Simulated) -> None:
-        self.sock = socket.create_connection((sim.host, sim.port), timeout=5)
+        self.sock = socket.create_connection((sim.host, sim.port), timeout=60)
         if sim.url.startswith("https:"):
             context = ssl._create_unverified_context()
             self.sock = context.wrap_socket(self.sock, server_hostname="localhost")

@@ -149,6 +149,7 @@ def test_ollama(sim):
     assert fetch(sim, "/api/tags").json["models"][0]["name"] == "sim"
 
 
+@pytest.mark.quiet
 def test_ollama_s_times_are_those_of_the_record():
     with llm_server(ttft_ms=30, itl_ms=5, tokens=5) as sim:
         for stream in (True, False):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
+from tests.support.running_server import wait_for
 from tests.support.simulated import http_server, llm_server
 from tests.unit.sim.raw import CHAT, Raw, ask, chat, fetch, get, post
 
@@ -13,7 +13,11 @@ from assay.sim.faults import MEANING
 
 pytestmark = pytest.mark.live
 
-WAIT_S = 0.3
+# So long nothing comes from a server that has become silent.
+WAIT_S = 1.0
+SILENT = ("hang", "silence")
+# After these the connection is as good as before.
+WHOLE = ("unfinished", "malformed-event", "error-event", "redirect", "429", "500", "503")
 
 
 @pytest.fixture(scope="module")
@@ -29,11 +33,15 @@ def sims():
         context.__exit__(None, None, None)
 
 
-def seen(sim, *, stream=True, path=CHAT):
+def seen(sims, kind, *, stream=True):
     """What comes until the end or for a while, and how it ends."""
-    with Raw(sim) as raw:
-        raw.send(post(path, chat(stream=stream)))
-        raw.sock.settimeout(WAIT_S)
+    with Raw(sims[kind]) as raw:
+        raw.send(post(CHAT, chat(stream=stream)))
+        if kind in SILENT:
+            raw.sock.settimeout(WAIT_S)
+        elif kind in WHOLE:
+            raw.answer()
+            return raw.got, "whole"
         try:
             while raw.more():
                 if len(raw.got) > 50_000:
@@ -59,19 +67,19 @@ def test_a_status(sims, status, stream):
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_reset_before_the_answer(sims, stream):
-    assert seen(sims["reset"], stream=stream) == (b"", "reset")
+    assert seen(sims, "reset", stream=stream) == (b"", "reset")
 
 
 @pytest.mark.parametrize(
     ("kind", "ends"), [("reset-inside", "reset"), ("truncated", "closed"), ("hang", "silent")]
 )  # fmt: skip
 def test_an_answer_that_breaks_off_in_the_middle(sims, kind, ends):
-    got, ended = seen(sims[kind])
+    got, ended = seen(sims, kind)
     assert ended == ends
     assert got.count(b"data: ") == 3
     assert b"[DONE]" not in got
     assert not got.endswith(b"0\r\n\r\n")
-    got, ended = seen(sims[kind], stream=False)
+    got, ended = seen(sims, kind, stream=False)
     assert ended == ends
     head, _, body = got.partition(b"\r\n\r\n")
     length = int(dict(line.split(b": ", 1) for line in head.split(b"\r\n")[1:])[b"content-length"])
@@ -111,14 +119,14 @@ def test_an_error_inside_a_stream(sims):
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_what_is_not_http(sims, stream):
-    got, ended = seen(sims["malformed-http"], stream=stream)
+    got, ended = seen(sims, "malformed-http", stream=stream)
     assert ended == "closed"
     assert not got.startswith(b"HTTP/")
     assert got
 
 
 def test_a_chunk_without_a_size(sims):
-    got, ended = seen(sims["malformed-chunk"])
+    got, ended = seen(sims, "malformed-chunk")
     assert ended == "closed"
     assert got.count(b"data: ") == 3
     assert b"\r\nXYZ\r\n" in got
@@ -132,7 +140,7 @@ def test_tokens_without_end(sims):
             assert raw.more()
         assert b"[DONE]" not in raw.got
     assert fetch(sim, "/health").status == 200
-    time.sleep(0.05)
+    wait_for(lambda: sim.state()["running"] == 0, what="the end of the stream")
     records = sim.records()
     assert records.outcomes[records.outcome[-1]] == "aborted"
     assert records.tokens[-1] >= 200
@@ -143,7 +151,7 @@ def test_tokens_without_end(sims):
 
 
 def test_silence(sims):
-    assert seen(sims["silence"]) == (b"", "silent")
+    assert seen(sims, "silence") == (b"", "silent")
 
 
 def test_a_redirect(sims):
@@ -153,7 +161,7 @@ def test_a_redirect(sims):
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_length_that_is_not_true(sims, stream):
-    got, ended = seen(sims["wrong-length"], stream=stream)
+    got, ended = seen(sims, "wrong-length", stream=stream)
     head, _, body = got.partition(b"\r\n\r\n")
     length = int(dict(line.split(b": ", 1) for line in head.split(b"\r\n")[1:])[b"content-length"])
     assert ended == "closed"
@@ -166,9 +174,9 @@ def test_no_fault_hurts_the_server_and_all_are_recorded(sims, kind):
     sim = sims[kind]
     sim.clear()
     for stream in (True, False):
-        seen(sim, stream=stream)
+        seen(sims, kind, stream=stream)
     assert fetch(sim, "/health").status == 200
-    time.sleep(0.05)
+    wait_for(lambda: len(sim.records()) >= 2, what="both records")
     records = sim.records()
     assert len(records) == 2
     aborted = kind in ("endless", "silence", "hang")
@@ -189,7 +197,8 @@ def test_the_plain_server_fails_too(kind):
     with http_server(error=[f"{kind}:number=0"], latency_ms=5) as sim:
         with Raw(sim) as raw:
             raw.send(get("/x"))
-            raw.sock.settimeout(WAIT_S)
+            if kind in (*SILENT, *WHOLE):
+                raw.sock.settimeout(WAIT_S)
             try:
                 while raw.more() and len(raw.got) < 3000:
                     pass
@@ -200,9 +209,8 @@ def test_the_plain_server_fails_too(kind):
 
 
 def test_a_server_that_starts_slowly():
-    with llm_server(ready_after_ms=600) as sim:
+    with llm_server(ready_after_ms=4000) as sim:
         assert fetch(sim, "/health").status == 503
         assert ask(sim, CHAT, chat()).status == 503
-        time.sleep(0.7)
-        assert fetch(sim, "/health").status == 200
+        wait_for(lambda: fetch(sim, "/health").status == 200, what="its start")
         assert ask(sim, CHAT, chat()).status == 200

@@ -12,6 +12,7 @@ import time
 
 import pytest
 from tests.support.certificate import self_signed
+from tests.support.running_server import wait_for
 from tests.support.simulated import http_server, llm_server
 from tests.unit.sim.raw import CHAT, Raw, ask, chat, fetch, get, post
 
@@ -147,7 +148,7 @@ def test_bodies_that_are_wrong_get_400_and_the_connection_continues(sim, body):
 
 
 def test_a_client_that_goes_away_leaves_a_record_and_no_trace():
-    with llm_server(ttft_ms=5, itl_ms=20, tokens=100, capacity=1) as sim:
+    with llm_server(ttft_ms=5, itl_ms=20, tokens=5000, capacity=1) as sim:
         with Raw(sim) as raw:
             raw.send(post(CHAT, chat()))
             while raw.got.count(b"data: ") < 3:
@@ -156,7 +157,7 @@ def test_a_client_that_goes_away_leaves_a_record_and_no_trace():
         assert answer.status == 200
         records = sim.records()
         assert [records.outcomes[code] for code in records.outcome] == ["aborted", "ok"]
-        assert 3 <= records.tokens[0] < 20
+        assert 3 <= records.tokens[0] < 3000
         assert sim.state()["running"] == 0
 
 
@@ -165,7 +166,7 @@ def test_a_client_that_does_not_read_is_no_burden_for_others():
         with Raw(sim) as slow:
             for _ in range(40):
                 slow.send(post(CHAT, chat()))
-            time.sleep(0.2)
+            wait_for(lambda: sim.state()["backed_up"] > 0, what="a full connection")
             assert len(ask(sim, CHAT, chat(max_tokens=3)).events) == 5
             for _ in range(40):
                 assert len(slow.answer().events) == 2002
@@ -193,7 +194,7 @@ def test_tls(tmp_path):
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_at_once_in_the_middle_of_a_stream(how):
     process = subprocess.Popen(
-        [sys.executable, "-m", "assay.sim", "llm", "--itl", "1s"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-m", "assay.sim", "llm", "--itl", "100s"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     port = int(process.stdout.readline().rpartition(b":")[2])
     with socket.create_connection(("127.0.0.1", port)) as sock:
@@ -202,7 +203,7 @@ def test_a_signal_ends_it_at_once_in_the_middle_of_a_stream(how):
         begin = time.monotonic()
         process.send_signal(how)
         assert process.wait(60) == 0
-        assert time.monotonic() - begin < 10
+        assert time.monotonic() - begin < 50
     assert process.stderr.read() == b""
     process.stdout.close()
     process.stderr.close()

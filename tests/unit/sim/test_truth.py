@@ -9,6 +9,7 @@ from contextlib import ExitStack
 
 import numpy as np
 import pytest
+from tests.support.running_server import wait_for
 from tests.support.simulated import flags, http_server, llm_server
 from tests.unit.sim.raw import CHAT, Raw, ask, chat, fetch, post
 
@@ -44,6 +45,7 @@ def arrivals(pieces, count):
     return np.array(when)
 
 
+@pytest.mark.quiet
 def test_the_record_is_what_the_client_saw():
     with llm_server(ttft_ms=50, itl_ms=20, tokens=8) as sim:
         with Raw(sim) as raw:
@@ -96,10 +98,10 @@ def test_clearing_begins_again():
 
 
 def test_what_was_under_way_when_all_was_cleared_is_not_recorded():
-    with llm_server(ttft_ms=100) as sim:
+    with llm_server(ttft_ms=1000) as sim:
         with Raw(sim) as raw:
             raw.send(post(CHAT, chat()))
-            time.sleep(0.03)
+            wait_for(lambda: sim.state()["running"] or len(sim.records()), what="the request")
             sim.clear()
             raw.answer()
         assert len(sim.records()) == 0
@@ -148,6 +150,7 @@ def test_times_that_are_drawn():
     assert gaps.mean() == pytest.approx(1e6, rel=0.2)
 
 
+@pytest.mark.quiet
 def test_a_stop_of_the_world_as_the_script_has_it():
     with llm_server(ttft_ms=10, itl_ms=20, tokens=10, stall="100ms:for=400ms") as sim:
         with Raw(sim) as raw:
@@ -169,6 +172,7 @@ def test_a_stop_of_the_world_as_the_script_has_it():
     assert gaps[-1] == 20_000_000 + stop[1] - stop[0]
 
 
+@pytest.mark.quiet
 def test_a_stop_of_the_world_by_hand():
     with http_server() as sim:
         sim.stall(0.2, after_s=0.1)
@@ -200,6 +204,7 @@ def test_a_slow_start_by_requests():
     assert planned.tolist() == [80e6, 80e6, 20e6, 20e6]
 
 
+@pytest.mark.quiet
 def test_a_slow_start_by_time():
     with http_server(latency_ms=10, slow_start="5x:for=200ms") as sim:
         fetch(sim, "/x")
@@ -209,6 +214,7 @@ def test_a_slow_start_by_time():
     assert (records.chunk_due_ns - records.arrival_ns).tolist() == [50e6, 10e6]
 
 
+@pytest.mark.quiet
 def test_capacity_makes_requests_wait_in_line():
     with llm_server(ttft_ms=50, itl_ms=10, tokens=6, capacity=2) as sim:
         at_once(sim, 6)
@@ -223,6 +229,7 @@ def test_capacity_makes_requests_wait_in_line():
         assert ((records.start_ns <= start) & (records.end_ns > start)).sum() <= 2
 
 
+@pytest.mark.quiet
 def test_capacity_has_a_knee():
     """Four slots of 100 ms each: forty answers a second and no more."""
     with llm_server(ttft_ms=100, tokens=1, capacity=4) as sim:
@@ -232,6 +239,7 @@ def test_capacity_has_a_knee():
     assert 0.5 <= took < 0.5 + 4 * SLACK_S
 
 
+@pytest.mark.quiet
 def test_a_rate_that_all_share():
     with llm_server(tokens=20, rate_limit=200) as sim:
         at_once(sim, 5)
@@ -250,6 +258,7 @@ def test_embeddings_take_ttft():
     assert (records.tokens[0], records.prompt_tokens[0]) == (0, 2)
 
 
+@pytest.mark.quiet
 def test_many_streams_keep_their_times():
     with llm_server(ttft_ms=50, itl_ms=10, tokens=20) as sim, ExitStack() as stack:
         clients = [stack.enter_context(Raw(sim)) for _ in range(64)]

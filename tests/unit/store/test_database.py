@@ -92,7 +92,7 @@ def test_a_new_store_has_the_tables_that_the_migrations_make(tmp_path):
 def test_two_processes_that_make_the_same_store_make_one(tmp_path):
     code = "import sys; from pathlib import Path; from assay.store.store import Store; Store(Path(sys.argv[1])).close()"
     both = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) for _ in range(3)]
-    assert [one.wait(60) for one in both] == [0, 0, 0]
+    assert [one.wait(120) for one in both] == [0, 0, 0]
     engine = open_database(tmp_path / "assay.db")
     with engine.connect() as connection:
         assert connection.execute(text("SELECT count(*) FROM alembic_version")).scalar_one() == 1
@@ -168,7 +168,7 @@ def test_readers_do_not_wait_for_a_writer(fleet, clock):
         session.execute(text("UPDATE campaigns SET priority = 7"))
         reader = threading.Thread(target=lambda: found.append(Listing(fleet.engine).campaigns().items[0].priority))
         reader.start()
-        reader.join(timeout=60)
+        reader.join(timeout=120)
         assert found == [0]
     assert Listing(fleet.engine).campaigns().items[0].priority == 7
 

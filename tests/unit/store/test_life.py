@@ -218,11 +218,11 @@ class Life(RuleBasedStateMachine):
 EXAMPLES = int(os.environ.get("ASSAY_EXAMPLES", "40"))
 
 TestLife = Life.TestCase
-TestLife.settings = settings(max_examples=EXAMPLES, stateful_step_count=30, deadline=None)
+TestLife.settings = settings(max_examples=EXAMPLES, stateful_step_count=30)
 
 
 @pytest.mark.live
 def test_the_same_life_on_postgresql(postgresql):
     url = postgresql.migrated()
-    few = settings(max_examples=max(5, EXAMPLES // 5), stateful_step_count=25, deadline=None)
+    few = settings(max_examples=max(5, EXAMPLES // 5), stateful_step_count=25)
     run_state_machine_as_test(lambda: Life(url), settings=few)

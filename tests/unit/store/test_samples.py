@@ -28,7 +28,7 @@ sets = st.lists(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(sets)
 def test_what_is_written_is_read_back(given_sets):
     back = decode(encode(tuple(given_sets)))

@@ -143,7 +143,7 @@ def test_points_that_are_sent_follow_the_same_rules():
             checked_point(bad)
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.text(max_size=300), st.sampled_from([".csv", ".jsonl"]))
 def test_whatever_a_file_holds_it_is_read_or_refused_in_words(tmp_path, text, suffix):
     path = tmp_path / f"any{suffix}"

@@ -33,7 +33,7 @@ series = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(series)
 def test_what_a_probe_writes_is_read_back(tmp_path_factory, given_series):
     path = tmp_path_factory.mktemp("t") / "machine.csv.gz"

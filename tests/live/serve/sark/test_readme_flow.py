@@ -13,9 +13,9 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
+from tests.support.running_server import PATIENCE_S, wait_for
 
 from assay.report.export import SARK_COLUMNS
 
@@ -62,12 +62,13 @@ def host(tmp_path):
         started.append(process)
 
     start("serve", "--port", "0", log="server.log")
-    url = _wait(lambda: re.search(r"listening on (\S+)", (tmp_path / "server.log").read_text()))[1]
+    log = tmp_path / "server.log"
+    url = wait_for(lambda: re.search(r"listening on (\S+)", log.read_text()), what="the server's address")[1]
     start("agent", "start", "--server", url, "--state", str(tmp_path / "agent"), "--min-free", "1MB", log="agent.log")
     yield url
     for process in reversed(started):
         process.terminate()
-        process.wait(30)
+        process.wait(PATIENCE_S)
 
 
 def test_the_readme_of_sark_gives_a_finished_campaign_and_its_csv(host, model_url, tmp_path):
@@ -85,7 +86,7 @@ def test_the_readme_of_sark_gives_a_finished_campaign_and_its_csv(host, model_ur
     made = shell(CREATE % model_url)
     assert (made["status"], made["total_jobs"]) == ("running", 1)
     campaign = made["campaign_id"]
-    _wait(lambda: shell(MONITOR % campaign)["status"] != "running")
+    wait_for(lambda: shell(MONITOR % campaign)["status"] != "running", what="the campaign's end")
     assert shell(MONITOR % campaign)["status"] == "completed"
     assert [file["filename"].startswith(campaign) for file in shell(FILES)["files"]] == [True]
     shell(DOWNLOAD % campaign)
@@ -95,11 +96,3 @@ def test_the_readme_of_sark_gives_a_finished_campaign_and_its_csv(host, model_ur
     assert (row["Status"], row["FileName"], row["ComputeUnits"]) == ("Complete", "tiny.onnx", "CPU (ONNX)")
     assert float(row["InferenceMsMedian"]) > 0
     assert float(row["LoadMsStdDev"]) > 0  # several loads, each in a process of its own
-
-
-def _wait(met, patience_s=120.0):
-    end = time.monotonic() + patience_s
-    while not (found := met()):
-        assert time.monotonic() < end
-        time.sleep(0.1)
-    return found

@@ -8,7 +8,7 @@ import io
 import pytest
 from fastapi.testclient import TestClient
 from tests.live.serve.setups import Agent, result_of
-from tests.support.running_server import new_app
+from tests.support.running_server import new_app, wait_for
 
 from assay.report.export import SARK_COLUMNS
 from assay.serve.settings import ServerSettings
@@ -328,12 +328,7 @@ def test_reset_clears_everything(client, v1):
 
 
 def _until_settled(client, name, state):
-    import time
-
-    end = time.monotonic() + 10
-    while (now := client.get(f"/api/campaigns/{name}").json()["status"]) != state:
-        assert time.monotonic() < end, f"{name} is {now}, not {state}"
-        time.sleep(0.02)
+    wait_for(lambda: client.get(f"/api/campaigns/{name}").json()["status"] == state, what=f"{name} {state}")
 
 
 def test_a_worker_of_sark_cannot_take_a_job_and_the_placement_says_so(client, v1):

@@ -71,7 +71,7 @@ class Receiver:
             self.arrived.notify_all()
         return self.behaviours[min(number, len(self.behaviours) - 1)]
 
-    def wait(self, count: int, seconds: float = 20.0) -> list[Received]:
+    def wait(self, count: int, seconds: float = 120.0) -> list[Received]:
         """Wait until so many requests have come."""
         with self.arrived:
             assert self.arrived.wait_for(lambda: len(self.received) >= count, seconds), (
@@ -133,7 +133,7 @@ class _Handler(BaseHTTPRequestHandler):
                     if ending.wait(0.05):
                         break
         elif how == "hang":
-            ending.wait(60)
+            ending.wait()
         self.close_connection = True
         with contextlib.suppress(OSError):
             self.connection.shutdown(socket.SHUT_RDWR)

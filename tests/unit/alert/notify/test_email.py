@@ -178,7 +178,7 @@ def test_a_server_that_is_away_hangs_or_closes_is_tried_again():
     with silent_port() as port:
         began = time.monotonic()
         failed = failure(channel(port, timeout=0.5))
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began < 60  # it would wait for ever
         assert failed.retry
     with receiving("close") as receiver:  # whoever answers is no SMTP server
         assert failure(channel(receiver.port, timeout=0.5)).retry

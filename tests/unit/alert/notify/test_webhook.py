@@ -41,7 +41,7 @@ def test_the_document_holds_everything_and_is_signed_with_its_time():
     stamp = request.headers["assay-timestamp"]
     expected = hmac.new(b"s3cret", f"{stamp}.".encode() + request.body, hashlib.sha256).hexdigest()
     assert request.headers["assay-signature"] == f"v1={expected}"
-    assert abs(int(stamp) - time.time()) < 5
+    assert abs(int(stamp) - time.time()) < 60
     assert request.headers["idempotency-key"] == sent.key
     assert request.headers["x-token"] == "s3cret"
     document = request.document()
@@ -107,7 +107,7 @@ def _is_there(url):
 
 def post(url, body, stamp, signed, key="k1"):
     headers = {"Assay-Timestamp": str(stamp), "Assay-Signature": signed, "Idempotency-Key": key}
-    return httpx.post(url, content=body, headers=headers, trust_env=False).status_code
+    return httpx.post(url, content=body, headers=headers, trust_env=False, timeout=60).status_code
 
 
 @pytest.mark.live

@@ -147,7 +147,7 @@ def test_percentiles_are_those_of_all_samples_and_no_average_of_percentiles():
     assert found.state == "done"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.floats(0, 1.9), st.floats(5, 60)), min_size=2, max_size=5), st.integers(0, 9))
 def test_whatever_the_shifts_the_samples_are_the_ones_due_while_all_were_loading(parts, seed):
     rng = np.random.default_rng(seed)

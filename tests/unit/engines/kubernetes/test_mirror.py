@@ -159,7 +159,7 @@ ACTS = st.lists(
 
 
 @given(ACTS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_after_any_story_the_mirror_shows_what_is_there(acts):
     server = Server()
     one, heard = mirror(server)

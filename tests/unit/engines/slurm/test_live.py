@@ -7,7 +7,7 @@ from pathlib import Path
 from time import monotonic, sleep
 
 import pytest
-from tests.support.slurm_cluster import PATH, SlurmCluster
+from tests.support.slurm_cluster import PATH, PATIENCE_S, SlurmCluster
 
 from assay.engines.slurm.commands import CommandLine
 from assay.engines.slurm.rest import Rest
@@ -26,7 +26,6 @@ from assay.spec.benchmark import Needs
 from assay.spec.slurm import Batch
 
 pytestmark = pytest.mark.live
-PATIENCE_S = 90.0
 NASTY = "a b \"c\" 'd' #e $HOME `f` \\ %j ä"
 
 
@@ -92,7 +91,7 @@ def test_names_and_comments_survive_whatever_is_in_them(slurm: SlurmCluster, tmp
 
 def test_a_job_whose_number_was_lost_is_found_by_its_comment(slurm: SlurmCluster, tmp_path):
     scheduler = CommandLine()
-    script = write(tmp_path, "sleep", "60")
+    script = write(tmp_path, "sleep", "600")
     number = scheduler.submit(script, comment=comment_of("lost", "monitor"))
     scheduler.submit(script, comment=comment_of("lost-too", "monitor"))
     assert [state.id for state in CommandLine().find(comment_of("lost", ""))] == [number]
@@ -156,7 +155,7 @@ def endings(slurm_cluster: SlurmCluster, tmp_path_factory) -> Mapping[str, tuple
             ids[name] = scheduler.submit(script, after=after, comment=comment_of("endings", name))
 
         submit("timeout", "sleep", "300", time=60.0, options=("--nodelist=n1",))
-        eat = "import time; held = bytearray(400 * 2**20); time.sleep(30)"
+        eat = "import time; held = bytearray(400 * 2**20); time.sleep(600)"
         submit("oom", "python3", "-c", eat, memory=60 * 2**20, options=("--nodelist=n2",))
         submit("node", "sleep", "300", options=("--nodelist=n3", "--no-requeue"))
         submit("back", "sleep", "300", options=("--nodelist=n3", "--requeue"))
@@ -172,8 +171,10 @@ def endings(slurm_cluster: SlurmCluster, tmp_path_factory) -> Mapping[str, tuple
         slurm_cluster.run("scontrol", "update", "nodename=n3", "state=down", "reason=test")
         scheduler.cancel([ids["cancelled"]])
         waited = [number for name, number in ids.items() if name != "back"]
+        # Slurm starts it again after two minutes: it is looked at as soon as it was put back.
+        back = until(scheduler, [ids["back"]], lambda found: found[ids["back"]].state == "PENDING")
         until(scheduler, waited, ended)
-        states = scheduler.states(list(ids.values()))
+        states = {**scheduler.states(waited), **back}
         logs = {name: "".join(path.read_text() for path in (folder / name).glob("*.err")) for name in ids}
     yield {name: (states[number], logs[name]) for name, number in ids.items()}
     slurm_cluster.clear()
@@ -231,7 +232,7 @@ def test_cancel_reaches_waiting_and_running_jobs_and_forgives_ended_ones(slurm: 
     scheduler = CommandLine()
     done = scheduler.submit(write(tmp_path, "true"), comment="x")
     until(scheduler, [done], ended)
-    array = scheduler.submit(write(tmp_path, "sleep", "60", array="0-3%1"), comment="x")
+    array = scheduler.submit(write(tmp_path, "sleep", "600", array="0-3%1"), comment="x")
     until(scheduler, [array], lambda found: any(state.state == "RUNNING" for state in found.values()))
     scheduler.cancel([done, array, "999999"])
     states = until(scheduler, [array], lambda found: len(found) == 4 and ended(found))
@@ -297,7 +298,7 @@ def test_a_controller_that_does_not_answer_is_a_clear_error_within_the_given_tim
     with pytest.raises(MeasureError) as caught:
         CommandLine(patience_s=1.0).states(["1"])
     assert caught.value.problem.code == "slurm-silent"
-    assert monotonic() - begin < 10
+    assert monotonic() - begin < 30
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MeasureError, match="there is no squeue on this machine"):
         CommandLine().states(["1"])
@@ -315,7 +316,7 @@ def test_a_cluster_says_what_it_is(slurm: SlurmCluster):
 def test_a_script_can_be_submitted_by_hand(slurm: SlurmCluster, tmp_path):
     script = write(tmp_path, "sh", "-c", "echo by hand > done", name="hand")
     done = subprocess.run(
-        ["sbatch", "--wait", str(script)], capture_output=True, text=True, env=slurm.environ, timeout=60
+        ["sbatch", "--wait", str(script)], capture_output=True, text=True, env=slurm.environ, timeout=240
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "done").read_text() == "by hand\n"
@@ -344,7 +345,7 @@ def test_slurmrestd_does_the_same_as_the_commands(slurm: SlurmCluster, tmp_path,
     told = failure_of(child, Batch())
     assert told is not None
     assert told.code == "slurm-dependency"
-    waiting = rest.submit(write(tmp_path, "sleep", "60"), comment="x")
+    waiting = rest.submit(write(tmp_path, "sleep", "600"), comment="x")
     rest.cancel([waiting, number, "999999"])
     assert until(rest, [waiting], ended)[waiting].state == "CANCELLED"
     facts, same = rest.check(), CommandLine().check()

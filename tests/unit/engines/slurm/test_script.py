@@ -59,7 +59,7 @@ exec /opt/py -m assay.engines.slurm.node.task '/shared/c 1' jobs-0 "${SLURM_ARRA
     )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(words=WORDS, value=st.text(st.characters(exclude_categories=("C", "Zl", "Zp")), max_size=30))
 def test_words_and_variables_reach_the_command_unchanged(words, value, tmp_path):
     script = Script("s", (), [(*SHOW, *words, Variable("VALUE"))], env={"VALUE": value})

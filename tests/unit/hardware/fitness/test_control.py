@@ -232,7 +232,7 @@ LINES = st.lists(st.binary(max_size=30) | ENTRY.map(str.encode) | ANYTHING.map(l
 
 
 @given(LINES)
-@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_whatever_stands_in_the_file_no_entry_is_anything_but_a_time(tmp_path, lines):
     (tmp_path / NAME).write_bytes(b"\n".join(lines))
     one = history(tmp_path)
@@ -242,7 +242,6 @@ def test_whatever_stands_in_the_file_no_entry_is_anything_but_a_time(tmp_path, l
 
 
 @given(st.lists(st.floats(0.1, 1e6), min_size=FEWEST, max_size=50), st.floats(0.1, 1e6))
-@settings(deadline=None)
 def test_drift_has_the_right_sign(values, now):
     known = usual(values)
     middle = statistics.median(values)
@@ -253,7 +252,6 @@ def test_drift_has_the_right_sign(values, now):
 
 
 @given(st.lists(st.floats(1, 100), min_size=FEWEST, max_size=30), st.floats(0.5, 2))
-@settings(deadline=None)
 def test_the_band_is_a_share_and_does_not_depend_on_the_unit(values, scale):
     assert usual([value * scale for value in values]).band == pytest.approx(usual(values).band, rel=1e-6, abs=1e-9)
 

@@ -403,7 +403,7 @@ def test_words_of_others_cannot_steer_a_terminal(tmp_path):
     assert holder.device == "cpu"
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=60)
 @given(
     words=st.one_of(
         st.binary(max_size=200),

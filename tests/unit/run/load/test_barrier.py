@@ -16,7 +16,7 @@ from assay.run.load.barrier import BarrierOutcome, Meeting, forget_absences, giv
 
 
 def together(
-    folder: Path, delays: list[float], *, within_s: float = 20.0, lead_s: float = 0.2
+    folder: Path, delays: list[float], *, within_s: float = 120.0, lead_s: float = 0.2
 ) -> list[BarrierOutcome | Exception]:
     """Let as many threads as there are delays meet, each after its own."""
     found: list[BarrierOutcome | Exception] = [ValueError()] * len(delays)
@@ -32,11 +32,11 @@ def together(
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join()
     return found
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(st.lists(st.floats(0, 0.15), min_size=2, max_size=8))
 def test_all_learn_the_same_moment_after_the_last_has_come(tmp_path_factory, delays):
     folder = tmp_path_factory.mktemp("barrier") / "run-0"
@@ -57,7 +57,7 @@ def test_bounds_of_clocks_come_from_who_saw_what_when(tmp_path):
     """Host 0's file says that it saw this one before it came by its own clock: this clock is ahead by that."""
     folder = tmp_path / "run-0"
     result: list[BarrierOutcome] = []
-    thread = threading.Thread(target=lambda: result.append(meet(folder, 1, 2, 10.0)))
+    thread = threading.Thread(target=lambda: result.append(meet(folder, 1, 2, 120.0)))
     thread.start()
     while not (folder / "host-1.json").exists():
         time.sleep(0.01)
@@ -66,11 +66,12 @@ def test_bounds_of_clocks_come_from_who_saw_what_when(tmp_path):
     start = {"start_at_ns": slow_ns + 10**9, "written_at_ns": slow_ns + 100, "seen_ns": {"0": slow_ns, "1": slow_ns}}
     (folder / "part").write_text(json.dumps(start))
     (folder / "part").replace(folder / "start.json")
-    thread.join(60)
+    thread.join()
+    took_s = (time.time_ns() - came_ns) / 1e9
     low, high = result[0].clock_offset_s
     assert low == pytest.approx(5.0)
-    assert 5.0 <= high < 6.0
-    assert result[0].late_s == pytest.approx(4.0, abs=1.0), "it knows that the moment has passed for it"
+    assert 5.0 <= high < 5.0 + took_s
+    assert 4.0 - 1e-3 <= result[0].late_s <= 4.0 + took_s, "it knows that the moment has passed for it"
     assert result[0].facts()["clock_offset_from_host_0_s"] == [low, high]
 
 
@@ -86,8 +87,8 @@ def test_one_who_cannot_come_says_so_and_nobody_waits(tmp_path):
     give_up(tmp_path, 1, "its model is missing")
     begin = time.monotonic()
     with pytest.raises(MeasureError, match="client 1 cannot take part in this run: its model is missing") as caught:
-        meet(tmp_path, 0, 2, 30.0)
-    assert time.monotonic() - begin < 20
+        meet(tmp_path, 0, 2, 250.0)
+    assert time.monotonic() - begin < 120
     assert caught.value.problem.code == "barrier-absent"
 
 
@@ -101,7 +102,7 @@ def test_one_who_came_and_leaves_before_the_others_is_no_longer_waited_for(tmp_p
     (tmp_path / "host-1.json").write_text("{}")
     give_up(tmp_path, 1, "its job was ended")
     with pytest.raises(MeasureError, match="client 1 cannot take part in this run: its job was ended"):
-        meet(tmp_path, 0, 2, 30.0)
+        meet(tmp_path, 0, 2, 120.0)
 
 
 def test_one_who_gave_up_may_come_after_all(tmp_path):
@@ -114,7 +115,7 @@ def test_one_who_gave_up_may_come_after_all(tmp_path):
 def test_one_who_comes_again_does_not_load_alone(tmp_path):
     together(tmp_path, [0, 0])
     with pytest.raises(MeasureError, match="began this run without client 1") as caught:
-        meet(tmp_path, 1, 2, 5.0)
+        meet(tmp_path, 1, 2, 120.0)
     assert caught.value.problem.code == "barrier-missed"
 
 

@@ -195,6 +195,7 @@ def test_nginx_gives_up_connections_that_rest_just_when_they_are_used_again(ngin
     assert 20 < recording.fresh.sum() <= 300
 
 
+@pytest.mark.quiet
 def test_nginx_takes_new_settings_under_load(nginx, tmp_path):
     reloads = 3
 

@@ -35,7 +35,7 @@ def due_times(load, until_s):
     return [at for at in found if at < until_s * 1e9]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(hosts_and_clients, st.integers(0, 10_000))
 def test_requests_and_budgets_are_shared_out_exactly(tmp_path_factory, shape, total):
     parts = loads(
@@ -51,7 +51,7 @@ def test_requests_and_budgets_are_shared_out_exactly(tmp_path_factory, shape, to
     assert max(part.share_of_requests for part in parts) - min(part.share_of_requests for part in parts) <= 1
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(hosts_and_clients, st.integers(1, 500))
 def test_the_users_of_a_closed_loop_are_shared_out_exactly(tmp_path_factory, shape, users):
     folder = tmp_path_factory.getbasetemp()

@@ -93,7 +93,7 @@ def test_other_files_have_no_outline(tmp_path):
     assert outline_or_none(tmp_path / "none") is None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=200), st.integers(0, 3900), st.binary(min_size=1, max_size=4))
 def test_no_bytes_break_the_reader(noise, at, patch):
     """Damaged files give ValueError and nothing else."""

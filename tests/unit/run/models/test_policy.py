@@ -87,7 +87,7 @@ def test_some_addresses_are_refused_by_every_policy(rule, address):
 
 
 def client(policy, resolve=None, inner=None):
-    return httpx.Client(transport=checked_transport(policy, resolve, inner=inner), trust_env=False, timeout=5)
+    return httpx.Client(transport=checked_transport(policy, resolve, inner=inner), trust_env=False, timeout=60)
 
 
 class Seen(httpx.BaseTransport):

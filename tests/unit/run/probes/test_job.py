@@ -15,6 +15,8 @@ from time import perf_counter_ns
 
 import psutil
 import pytest
+from tests.support.running_server import wait_for
+from tests.unit.run.services.conftest import await_gone
 
 from assay.run.probes import FILE, JobProbe, job_probe
 
@@ -44,6 +46,7 @@ def cpu_s(pid: int) -> float:
     return times.user + times.system
 
 
+@pytest.mark.quiet
 def test_a_busy_job_and_its_file(tmp_path):
     with job_probe(tmp_path, 0.05, own=(os.getpid(),)) as probe:
         probe.ready()
@@ -81,6 +84,7 @@ def test_a_busy_job_and_its_file(tmp_path):
     assert {("machine", "memory_available_bytes"), ("machine", "net_in_bytes_per_s")} <= series
 
 
+@pytest.mark.quiet
 def test_what_others_do_is_not_the_jobs(tmp_path):
     with job_probe(tmp_path, 0.05, own=(os.getpid(),)) as probe, running(SLEEP) as job:
         probe.begin(job.pid)
@@ -96,6 +100,7 @@ def test_what_others_do_is_not_the_jobs(tmp_path):
     assert seen.statistics["job.cpu_pct"]["mean"] < 15
 
 
+@pytest.mark.quiet
 def test_shares_add_up(tmp_path):
     with job_probe(tmp_path, 0.05, own=(os.getpid(),)) as probe, running(SPIN) as job:
         probe.begin(job.pid)
@@ -106,6 +111,7 @@ def test_shares_add_up(tmp_path):
     assert mean["job"] + mean["others"] + mean["own"] == pytest.approx(mean["machine"], abs=10)
 
 
+@pytest.mark.quiet
 def test_bytes_written_are_seen(tmp_path):
     target = tmp_path / "data"
     code = (
@@ -116,9 +122,7 @@ def test_bytes_written_are_seen(tmp_path):
     with job_probe(tmp_path, 0.05) as probe, running(code) as job:
         probe.begin(job.pid)
         begin = perf_counter_ns()
-        deadline = time.monotonic() + 8
-        while time.monotonic() < deadline and (not target.exists() or target.stat().st_size < 16_000_000):
-            time.sleep(0.05)
+        wait_for(lambda: target.exists() and target.stat().st_size == 16_000_000, what="all bytes")
         time.sleep(0.2)
         end = perf_counter_ns()
         seen = probe.finish([("measure", begin, end)], {}, tmp_path / FILE)
@@ -128,6 +132,7 @@ def test_bytes_written_are_seen(tmp_path):
     assert told["mean"] * (end - begin) / 1e9 == pytest.approx(16e6, rel=0.2)
 
 
+@pytest.mark.quiet
 def test_processes_beside_the_first_one_belong_to_the_job(tmp_path):
     with job_probe(tmp_path, 0.05) as probe, running(SLEEP) as job, running(SPIN) as service:
         probe.begin(job.pid, beside=(service.pid,))
@@ -138,6 +143,7 @@ def test_processes_beside_the_first_one_belong_to_the_job(tmp_path):
     assert seen.statistics["job.processes"]["max"] == 2
 
 
+@pytest.mark.quiet
 def test_one_process_for_all_runs_and_each_has_its_own_readings(tmp_path):
     with job_probe(tmp_path, 0.05) as probe:
         seen = []
@@ -154,6 +160,7 @@ def test_one_process_for_all_runs_and_each_has_its_own_readings(tmp_path):
     assert not of_first & of_second
 
 
+@pytest.mark.quiet
 def test_a_run_that_crashed_is_seen_from_its_begin_to_its_end(tmp_path):
     with job_probe(tmp_path, 0.02) as probe:
         probe.ready()
@@ -171,10 +178,11 @@ def test_a_run_that_crashed_is_seen_from_its_begin_to_its_end(tmp_path):
 
 def test_a_job_that_is_gone_before_the_first_look_leaves_the_machine(tmp_path):
     with job_probe(tmp_path, 0.02) as probe:
+        probe.ready()
         with running("pass") as job:
             job.wait()
         probe.begin(job.pid)
-        time.sleep(0.2)
+        time.sleep(1.0)
         seen = probe.finish([], {}, tmp_path / FILE)
     assert "machine.cpu_pct" in seen.statistics
     assert "job.cpu_pct" not in seen.statistics
@@ -194,7 +202,7 @@ def test_a_killed_probe_is_reported_and_ends_nothing(tmp_path):
         assert seen.looks == 0
         probe.begin(job.pid)
         assert probe.finish([], {}, tmp_path / FILE).absent == seen.absent
-        assert time.monotonic() - begin < 5
+        assert time.monotonic() - begin < 60
     assert not (tmp_path / FILE).exists()
 
 
@@ -207,6 +215,7 @@ def test_a_probe_that_hangs_is_given_up(tmp_path, monkeypatch):
     assert seen.absent == {"probe": "the watching process does not answer"}
 
 
+@pytest.mark.quiet
 def test_one_that_is_ready_late_joins_late(tmp_path, monkeypatch):
     monkeypatch.setitem(JobProbe.finish.__globals__, "_BEGIN_S", 0.0)
     with job_probe(tmp_path, 0.05) as probe, running(SPIN) as job:
@@ -255,10 +264,7 @@ def test_it_ends_with_who_started_it(tmp_path):
         pid = int(holder.stdout.readline())
         holder.kill()
         holder.wait()
-    deadline = time.monotonic() + 5
-    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < deadline, "it still looks"
-        time.sleep(0.02)
+    await_gone(pid)
 
 
 def test_nothing_stays_when_the_body_raises(tmp_path):

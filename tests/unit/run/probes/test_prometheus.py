@@ -50,7 +50,7 @@ def same(ours: Sample, name: str, labels: dict[str, str], value: float) -> bool:
     return ours.name == name and dict(ours.labels) == labels and equal
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(lines(), max_size=6))
 def test_samples_are_read_as_the_reference_reads_them(written):
     text = "".join(f"{line}\n" for line, _ in written)
@@ -65,7 +65,7 @@ def test_samples_are_read_as_the_reference_reads_them(written):
         assert all(same(one, other.name, other.labels, other.value) for one, other in zip(mine, others, strict=True))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(st.sampled_from(list('ab_:{}="\\,# \t\n1.+-einfNaTYPE')), max_size=40))
 def test_any_text_is_read_or_refused(text):
     try:

@@ -16,7 +16,9 @@ from time import perf_counter_ns, sleep
 import psutil
 import pytest
 from tests.support.model_server import smollm2
+from tests.support.running_server import wait_for
 from tests.unit.run.children import children
+from tests.unit.run.services.conftest import await_gone
 
 from assay.run.probes import SERVICE_FILE, service_probe
 from assay.run.probes.service_sampler import GpuSeries
@@ -59,6 +61,7 @@ def rows(path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.quiet
 def test_counters_come_on_our_clock(tmp_path, endpoint, monkeypatch):
     monkeypatch.setenv("SCRAPE_KEY", "sesame-1234")
     headers = {"Authorization": "Bearer ${env:SCRAPE_KEY}"}
@@ -93,7 +96,7 @@ def test_counters_come_on_our_clock(tmp_path, endpoint, monkeypatch):
 def test_an_endpoint_that_reports_nothing_is_absent_with_its_reason(tmp_path, endpoint, path, says):
     urls = {"llm": endpoint.url + path}
     with service_probe(scratch=tmp_path, scrapes=urls, every_s=0.05, gpus=False) as probe:
-        sleep(0.3)
+        wait_for(lambda: len(endpoint.seen) >= 3, what="three scrapes")  # the first two have been read by then
         telemetry = probe.finish((0, perf_counter_ns()))
     assert says in telemetry.absent["server:llm"]
     assert telemetry.facts["scrapes"]["llm"]["failed"] >= 2
@@ -127,6 +130,7 @@ while True:  # half a core
 """
 
 
+@pytest.mark.quiet
 def test_a_process_tree_is_read(tmp_path):
     service = subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE)
     try:
@@ -189,15 +193,7 @@ def test_the_watcher_ends_with_who_started_it(tmp_path):
         pid = int(holder.stdout.readline())
         holder.kill()
         holder.wait()
-    for _ in range(500):
-        try:
-            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
-                break
-        except psutil.NoSuchProcess:
-            break
-        sleep(0.01)
-    else:
-        pytest.fail("it still watches")
+    await_gone(pid)
 
 
 def test_it_loads_nothing_heavy():

@@ -63,7 +63,7 @@ def test_a_gauge_is_read_inside_the_window_or_next_to_it():
     assert readings(gauge, (int(0.4 * S), int(0.6 * S))) == [1, 5]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @example([1.0, 1.0, 1.0, 0.5, 0.5, 0.5], 0.5)
 @given(st.lists(st.floats(0.001, 9.9), min_size=1, max_size=200), st.sampled_from([0.5, 0.9, 0.99]))
 def test_a_quantile_lies_in_the_bucket_of_the_truth(values, share):

@@ -28,7 +28,7 @@ def service(tmp_path):
     def make(script: str, *words: str, **keys) -> Service:
         path = tmp_path / f"service_{len(list(tmp_path.glob('service_*.py')))}.py"
         path.write_text(script)
-        ready = {"within": 20.0, **keys.pop("ready", {})}
+        ready = {"within": 120.0, **keys.pop("ready", {})}
         return Service.model_validate({"command": (sys.executable, str(path), *words), "ready": ready, **keys})
 
     return make
@@ -49,6 +49,6 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-def await_gone(*pids: int, seconds: float = 20.0) -> None:
+def await_gone(*pids: int) -> None:
     """Wait until processes have ended."""
-    wait_for(lambda: all(is_gone(pid) for pid in pids), seconds, f"the end of {pids}")
+    wait_for(lambda: all(is_gone(pid) for pid in pids), what=f"the end of {pids}")

@@ -75,12 +75,12 @@ def test_a_service_is_pulled_once_run_and_ended(stand_in, tmp_path, scratch, mon
         mounts={"models": "/models"},
         env={"KEY": "${env:MODEL_KEY}"},
         needs={"gpus": 1},
-        ready={"http": "/", "within": 20.0},
+        ready={"http": "/", "within": 120.0},
     )
     for turn in range(2):
         with started({"web": web}, tmp_path, scratch) as running:
             one = running["web"]
-            with urllib.request.urlopen(one.base_url, timeout=10) as answer:
+            with urllib.request.urlopen(one.base_url, timeout=60) as answer:
                 assert answer.read() == b"fine"
         await_gone(one.pid)
         calls = told(stand_in)
@@ -110,12 +110,12 @@ def test_a_service_is_pulled_once_run_and_ended(stand_in, tmp_path, scratch, mon
 
 def test_of_many_who_ask_at_once_one_pulls(stand_in, tmp_path):
     images: list[image_cache.Image] = []
-    ask = lambda: images.append(APPTAINER.keep(str(stand_in), "docker://x:1", tmp_path / "images", 30.0))  # noqa: E731
+    ask = lambda: images.append(APPTAINER.keep(str(stand_in), "docker://x:1", tmp_path / "images", 120.0))  # noqa: E731
     threads = [threading.Thread(target=ask) for _ in range(5)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join()
     assert len({image.path for image in images}) == 1
     assert len(images) == 5
     assert sum(image.fresh for image in images) == 1
@@ -124,14 +124,14 @@ def test_of_many_who_ask_at_once_one_pulls(stand_in, tmp_path):
 
 def test_an_image_that_cannot_be_pulled_says_why(stand_in, tmp_path):
     with pytest.raises(MeasureError, match="manifest unknown") as caught:
-        APPTAINER.keep(str(stand_in), "docker://nowhere:1", tmp_path / "images", 30.0)
+        APPTAINER.keep(str(stand_in), "docker://nowhere:1", tmp_path / "images", 120.0)
     assert caught.value.problem.code == "image"
     assert "assay prepare" in caught.value.problem.try_
     assert image_cache.find(tmp_path / "images", "apptainer", "docker://nowhere:1") is None
 
 
 def test_a_damaged_image_is_found_out(stand_in, tmp_path):
-    image = APPTAINER.keep(str(stand_in), "docker://x:1@sha256:abc", tmp_path / "images", 30.0)
+    image = APPTAINER.keep(str(stand_in), "docker://x:1@sha256:abc", tmp_path / "images", 120.0)
     assert image.facts == {"image_digest": "sha256:abc"}
     assert image_cache.is_whole(image)
     image.path.write_text("x" * image.size_bytes)

@@ -113,7 +113,7 @@ def test_an_image_serves_and_is_gone_afterwards(rootfs, base, scratch, images, m
         image = packed(rootfs, base / "httpd.tar.gz")
     with started({"web": httpd(image)}, base, scratch) as running:
         web = running["web"]
-        with urllib.request.urlopen(f"{web.base_url}/page.txt", timeout=10) as answer:
+        with urllib.request.urlopen(f"{web.base_url}/page.txt", timeout=60) as answer:
             assert answer.read() == b"from the container"
         process = psutil.Process(web.pid)
         family = [process, *process.children(recursive=True)]

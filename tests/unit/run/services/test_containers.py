@@ -377,7 +377,7 @@ def test_a_container_serves_and_is_gone_afterwards(image, base, scratch, monkeyp
     web = httpd(env={"KEY": "${env:MODEL_KEY}"})
     with started({"web": web}, base, scratch) as running:
         one = running["web"]
-        with urllib.request.urlopen(f"{one.base_url}/page.txt", timeout=10) as answer:
+        with urllib.request.urlopen(f"{one.base_url}/page.txt", timeout=60) as answer:
             assert answer.read() == b"from the container"
         assert one.how == "podman"
         assert psutil.Process(one.pid).name() == "sh", "the process inside, as the probes want it"
@@ -427,14 +427,14 @@ def test_no_container_survives_a_kill(image, base, scratch, tree):
     environ = {**os.environ, TAG_VARIABLE: f"tag-{os.getpid()}", "PYTHONPATH": path}
     holder = subprocess.Popen([sys.executable, "-c", HOLD, str(base)], env=environ, start_new_session=True)
     try:
-        wait_for(lambda: (base / "pid").exists() and (base / "pid").read_text(), 60, "the container")
+        wait_for(lambda: (base / "pid").exists() and (base / "pid").read_text(), what="the container")
         pid = int((base / "pid").read_text())
         assert psutil.pid_exists(pid)
     finally:
         if tree:
             kill_tree(holder.pid, environ[TAG_VARIABLE])
         holder.send_signal(signal.SIGKILL)
-        holder.wait(30)
+        holder.wait(120)
     if tree:
         assert sweep_containers(environ[TAG_VARIABLE], scratch) <= 1
     await_gone(pid)

@@ -14,7 +14,7 @@ from assay.run.services import BoundedLog
 HEAD, TAIL = 40, 100
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.integers(1, 90), max_size=40))
 def test_head_and_tail_are_kept_and_the_rest_is_counted(sizes):
     with tempfile.TemporaryDirectory() as folder:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.running_server import wait_for
 
 from assay.analyse.steady_state import enough, steady
 from assay.errors import MeasureError
@@ -142,7 +143,7 @@ def test_what_a_service_writes_is_searched_with_the_time_at_which_it_came(tmp_pa
     begin = time.perf_counter_ns()
     with out.open("a") as file:
         file.write("served 2\n")
-    time.sleep(0.2)
+    wait_for(lambda: shared._logs["web", "stdout"]._times, what="a look at the log")
     between = time.perf_counter_ns()
     with err.open("a") as file:
         file.write("µ slow 1e-3\nserved 3\nslow often\n")

@@ -142,7 +142,7 @@ def test_shapes_are_shown_like_people_write_them():
 DIMS = st.one_of(st.integers(0, 5), st.sampled_from(["batch", "seq", "foo", "a + b", "past", "x-y", "1bad"]), st.none())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.dictionaries(st.sampled_from("abcd"), st.lists(DIMS, max_size=4).map(tuple)), st.integers(1, 9))
 def test_every_signature_gets_consistent_sizes_or_a_plain_error(inputs, batch):
     try:

@@ -21,7 +21,7 @@ def kept(tmp_path: Path, *pieces: bytes) -> OutputCapture:
         writer = threading.Thread(target=_write, args=(write, pieces))
         writer.start()
         writer.join()
-        found.finish(timeout_s=30)
+        found.finish(timeout_s=120)
     return found
 
 

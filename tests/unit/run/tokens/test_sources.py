@@ -8,13 +8,13 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 
 import httpx
 import pytest
+from tests.support.running_server import wait_for
 from tests.unit.run.tokens.trained import saved, trained
 from tokenizers import Tokenizer, processors
 
@@ -293,11 +293,10 @@ def test_the_file_and_the_server_of_a_real_model_agree():
         [sys.executable, "-c", _SERVER, str(model), str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
-        deadline = time.monotonic() + 60
-        while (served := server_tokenizer(f"http://127.0.0.1:{port}/v1", {}, None)) is None:
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+        url = f"http://127.0.0.1:{port}/v1"
+        served = wait_for(
+            lambda: process.poll() is None and server_tokenizer(url, {}, None), what="the tokenizer of the server"
+        )
         local = local_tokenizer(model)
         for text in [*(one.text for one in articles()[:5]), "日本語 🙂  x² 12345 don't", "<|im_start|>user"]:
             assert served.encode(text) == local.encode(text)

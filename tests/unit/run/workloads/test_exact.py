@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.run.tokens.trained import KINDS, trained
 from tests.unit.run.workloads.setups import tokenizer
@@ -20,7 +20,7 @@ def test_the_words_are_plain_and_many():
     assert all(word.isascii() and word.isalpha() and word.islower() and len(word) >= 3 for word in words)
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120)
 @given(
     kind=st.sampled_from(KINDS),
     lengths=st.lists(st.integers(2, 260), min_size=1, max_size=5),
@@ -50,7 +50,7 @@ def test_the_shortest_prompts_can_be_written(kind, length):
     assert [len(trained(kind).encode(text).ids) for text in texts] == [length] * 4
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     kind=st.sampled_from(KINDS),
     shared=st.integers(1, 60),

@@ -25,7 +25,7 @@ def test_one_number_is_the_length_of_all():
     assert set(lengths(mean=7.4).tolist()) == {7}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     shape=st.sampled_from(["normal", "lognormal"]),
     mean=st.floats(20, 5000),

@@ -402,7 +402,7 @@ JUNK = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(path=st.sampled_from(LEAVES), junk=JUNK)
 def test_whatever_stands_in_a_field_is_imported_whole_or_refused_with_reasons(
     path: tuple[str | int, ...], junk: object

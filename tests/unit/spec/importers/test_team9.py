@@ -296,7 +296,7 @@ FIELDS = {
 JOBS = st.fixed_dictionaries({}, optional={**FIELDS, "name": VALUES, "scenario": VALUES, "partition": VALUES})
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.one_of(
         st.fixed_dictionaries({"job": JOBS | VALUES}, optional=FIELDS), st.fixed_dictionaries({}, optional=FIELDS)
@@ -326,7 +326,7 @@ def outcome(document: dict[str, Any]) -> tuple[Imported | None, tuple[Problem, .
         return None, wrong.problems
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(VALUES)
 def test_any_value_at_all_can_be_checked(document: Any) -> None:
     if isinstance(document, dict):

@@ -1,6 +1,7 @@
 """What waits is done: sent when a campaign ends, kept while the object store is away, deleted when nothing names it."""
 
 import hashlib
+import itertools
 import logging
 import os
 import signal
@@ -17,6 +18,7 @@ from assay.clock import SYSTEM_CLOCK
 from assay.errors import StoreError
 from assay.run.scratch import held
 from assay.store.artefacts import ArtefactFiles
+from assay.store.objects.s3 import S3Objects
 from assay.store.objects.transfer import join, trim, work_off
 from assay.store.samples import SampleFiles
 from assay.store.store import Store
@@ -232,16 +234,16 @@ def test_a_store_that_takes_a_file_and_says_nothing_keeps_nobody_from_ending(obj
 
     def silent(key, source):
         asked.set()
-        answers.wait(60)
+        answers.wait(250)
 
     monkeypatch.setattr(objects, "put", silent)
     digest = put(shelves, b"content")
     ended = []
     passing = threading.Thread(target=lambda: ended.append(pass_over(shelves, stop=stop)))
     passing.start()
-    assert asked.wait(60)
+    assert asked.wait(120)
     stop.set()
-    passing.join(30)
+    passing.join(120)
     assert [one.waiting for one in ended] == [1]
     assert shelves["artefacts"].backing.outbox.waits("artefacts", digest)
     answers.set()
@@ -429,13 +431,22 @@ def test_a_bucket_that_goes_away_in_the_middle_has_everything_in_the_end(s3, tmp
     from assay.store.objects import s3 as s3_module
 
     monkeypatch.setattr(s3_module, "_RETRY_WITHIN", timedelta(seconds=1))
+    numbers, away, put = itertools.count(), threading.Event(), S3Objects.put
+
+    def until_it_goes_away(self, key, source):
+        if next(numbers) > 100:
+            away.wait(120)
+        return put(self, key, source)
+
+    monkeypatch.setattr(S3Objects, "put", until_it_goes_away)
     store = Store(tmp_path / "store", objects=s3.url("store"))
     campaign, job = measured(store, left, runs=200)
     sender = threading.Thread(target=lambda: store.end_campaign(campaign, "done", SYSTEM_CLOCK))
     sender.start()
     wait_for(lambda: len(s3.keys()) > 20, what="the first objects")
     s3.stop(signal.SIGKILL)
-    sender.join(60)
+    away.set()
+    sender.join(120)
     assert not sender.is_alive()
     waiting = store.backing.outbox.count("send")
     assert 0 < waiting < 201

@@ -71,14 +71,16 @@ def test_a_child_is_found_and_read_with_its_parent():
 
 def test_a_daemon_that_left_its_parent_is_known_by_its_session():
     code = (
-        "import os, sys, time\n"
-        "if os.fork() == 0:\n    time.sleep(0.2)\n    print('alone', flush=True)\n    sys.stdin.readline()\n"
-        "    sys.exit()\n"
-        "time.sleep(0.1)\n"
+        "import os, sys, time\nroot = os.getpid()\n"
+        "if os.fork() == 0:\n    while os.getppid() == root: time.sleep(0.01)\n"
+        "    print('alone', flush=True)\n    sys.stdin.readline()\n    sys.exit()\n"
+        "os.read(0, 1)\n"
     )
     root = started(code, start_new_session=True)
     try:
         family = ProcessTree([root.pid])
+        root.stdin.write(b".")
+        root.stdin.flush()
         root.wait()
         root.stdout.readline()
         family._strangers.clear()

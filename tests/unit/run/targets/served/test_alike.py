@@ -107,7 +107,7 @@ def same(one, other):
             assert got == expected, field.name
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(loads(), st.booleans())
 def test_a_load_is_read_the_same_with_and_without_what_its_answers_have_in_common(recording, counted):
     same(*both(recording, **({"local": Letters()} if counted else {})))
@@ -134,7 +134,7 @@ def test_alike_answers_are_not_parsed_event_by_event(style):
     same(*both(book.recording()))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.data())
 def test_a_body_that_was_changed_anywhere_is_never_guessed(data):
     """Either it is read event by event, or what is said of it is what its events say."""

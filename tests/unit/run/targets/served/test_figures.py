@@ -264,7 +264,7 @@ def test_a_first_answer_that_never_came_is_not_good():
     assert found.judged.good.tolist() == [False, True, True]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.lists(st.tuples(st.integers(1, 500), st.integers(1, 4)), max_size=12), min_size=1, max_size=6),
     st.sampled_from(["mean", "median", "min", "max", "p50", "p90", "p95", "p99", "p99_9", "std"]),

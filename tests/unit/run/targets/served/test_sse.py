@@ -53,7 +53,7 @@ def cut_streams(draw):
     return events, raw, sorted({*cuts, len(raw)})
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(cut_streams())
 def test_any_split_into_pieces_gives_the_same_answer(case):
     events, raw, cuts = case
@@ -77,7 +77,7 @@ def test_any_split_into_pieces_gives_the_same_answer(case):
         assert part in json.loads(line)["choices"][0]["delta"].values()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=300), st.lists(st.integers(0, 300), max_size=5))
 def test_no_bytes_break_the_reader(junk, cuts):
     whole = b"".join(chat(["a", "b", "c"], output=3))
@@ -87,7 +87,7 @@ def test_no_bytes_break_the_reader(junk, cuts):
         assert by_piece(answer, cut).sum() == len(answer.ends)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.text(alphabet='ab"\\\n{}é😀', min_size=1, max_size=5), min_size=1, max_size=30), st.data())
 def test_one_broken_event_in_a_run_is_found(texts, data):
     """Whatever stands between two good events is not read as text."""

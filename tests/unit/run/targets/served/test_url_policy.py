@@ -134,10 +134,10 @@ def test_a_service_of_the_job_is_reached_on_loopback_and_nothing_else_there(monk
 def test_clients_beside_the_load_connect_nowhere_else(monkeypatch, site):
     monkeypatch.setenv(URL_POLICY, "public")
     with pytest.raises(MeasureError) as caught:
-        JsonClient("Qdrant", site.url, headers={}, timeout_s=5).send_json("GET", "/")
+        JsonClient("Qdrant", site.url, headers={}, timeout_s=60).send_json("GET", "/")
     assert caught.value.problem.code == "url-policy"
     with pytest.raises(MeasureError):
-        JsonClient("Qdrant", "http://93.184.216.34", headers={}, timeout_s=5, proxy=site.url).send_json("GET", "/")
+        JsonClient("Qdrant", "http://93.184.216.34", headers={}, timeout_s=60, proxy=site.url).send_json("GET", "/")
     with pytest.raises(MeasureError):
         server_tokenizer(site.url, {}, "m")
     assert not site.seen
@@ -145,7 +145,7 @@ def test_clients_beside_the_load_connect_nowhere_else(monkeypatch, site):
 
 def test_clients_beside_the_load_reach_a_service_of_the_job(monkeypatch, site):
     monkeypatch.setenv(URL_POLICY, "public")
-    rest = JsonClient("Qdrant", site.url, headers={}, timeout_s=5, own=True)
+    rest = JsonClient("Qdrant", site.url, headers={}, timeout_s=60, own=True)
     assert rest.send("GET", "/", None).status_code == 200
     rest.close()
 

@@ -68,7 +68,7 @@ def test_queries_are_not_in_the_corpus():
     assert len(np.unique(one.queries, axis=0)) == 200
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(count=st.integers(1, 3000), share=st.floats(0.0005, 1.0))
 def test_a_filter_leaves_the_asked_share(count, share):
     one = vectors(vectors=count, dims=1, share=share)

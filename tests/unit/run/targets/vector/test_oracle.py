@@ -38,7 +38,7 @@ def plainly(one: VectorSet) -> np.ndarray:
     return found
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     count=st.integers(1, 400),
     dims=st.integers(1, 40),
