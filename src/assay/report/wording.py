@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from io import StringIO
 
@@ -180,24 +180,20 @@ def machine_sentence(result: MultiRunJobResult) -> str:
     return one_line(" · ".join(str(part) for part in parts if part))
 
 
-def is_advice(check: Check) -> bool:
-    """Whether a failed check is given as advice, and changes no verdict."""
-    from assay.analyse.checks import ADVISORY  # with its checks comes numpy, which a failed check has loaded anyway
-
-    return check.name in ADVISORY
-
-
 def check_word(check: Check) -> str:
     """How a failed check is headed: by the verdict that it alone leads to, or as advice that changes none."""
-    from assay.analyse.checks import INVALIDATING
+    from assay.analyse.answer import severity_of  # with it comes numpy, which a failed check has loaded anyway
 
-    if is_advice(check):
-        return "advice"
-    return "invalid" if check.name in INVALIDATING else "suspect"
+    return severity_of(check)
 
 
-def failed(checks: Iterable[Check]) -> tuple[Check, ...]:
-    return tuple(check for check in checks if check.passed is False)
+def failed_checks(result: MultiRunJobResult) -> tuple[Check, ...]:
+    """The failed checks of a job, the main reason of its verdict first; without its objectives."""
+    if all(check.passed is not False for check in result.checks):
+        return ()
+    from assay.analyse.answer import reasons_of
+
+    return tuple(reason.check for reason in reasons_of(result) if reason.severity not in ("missed", "undecided"))
 
 
 def check_sentence(check: Check) -> str:

@@ -139,7 +139,7 @@ def test_the_plain_view_writes_one_line_per_event(build):
         "campaign  c-1: 2 jobs, 10 runs · on bench-03",
         "job       1/2 batch=1 [red]x (c-1-job-0)",
         "run       1/5 batch=1 [red]x: ok in 4.5 s, 900 samples",
-        "done      batch=[b]8: suspect: latency_ms 47.39 ±0.6 % (failed: machine quiet)",
+        "done      batch=[b]8: suspect: latency_ms 47.39 ±0.6 % (machine busy, objective not decided: latency_ms.p99)",
         f"run       1/5 batch=1 [red]x: {KILLED}",
         "done      batch=512 threads=2: failed",  # its run has just said why
         "note      one note",
