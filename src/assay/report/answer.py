@@ -25,16 +25,18 @@ from assay.analyse.answer import (
     answer_of,
 )
 from assay.analyse.records import CampaignRecord
-from assay.analyse.text import count
+from assay.analyse.text import all_of, count
 from assay.metrics import Better
 from assay.report.numbers import NOTHING, decimals_for, name_with_unit, show, show_spread
 from assay.report.reasons import reason_title, remedy_of
-from assay.report.sheet import GridColumn, Sheet, lay_out, pad, wrap
-from assay.report.wording import as_number, axis_point, job_labels, machine, machine_name, one_line
+from assay.report.sheet import GridColumn, Sheet, lay_out, pad, shorten, wrap
+from assay.report.wording import as_number, axis_point, job_labels, machine, machine_name, one_line, phase_words
 from assay.units import SECONDS, show_seconds
 
 # Names that a first sentence lists before it counts the rest.
 _NAMED = 3
+# Lines of a log that say why something failed.
+_LAST_LINES = 5
 # A label of up to this width is cut only where no column is left to go.
 _LABEL = 40
 _UNMEASURED = {
@@ -95,6 +97,8 @@ class FailureLine:
     jobs: tuple[str, ...]
     message: str
     remedy: str
+    last_lines: tuple[str, ...] = ()
+    """What the first of them wrote last, where that says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,8 +241,7 @@ def _nothing(answer: CampaignAnswer) -> str:
     if set(verdicts) <= {"pending", "running"}:
         return f"No job has ended yet: {counts}."
     if set(verdicts) == {"failed"}:
-        failed = verdicts["failed"]
-        return f"Nothing was measured: {'the job' if failed == 1 else f'all {failed} jobs'} failed."
+        return f"Nothing was measured: {all_of(verdicts['failed'], 'job')} failed."
     return f"There is no number to rely on: {counts}."
 
 
@@ -338,7 +341,7 @@ def _measured(answer: CampaignAnswer) -> int:
 
 def _share(number: int, whole: int, thing: str) -> str:
     if number == whole:
-        return {1: f"The {thing}", 2: f"Both {thing}s"}.get(whole, f"All {whole} {thing}s")
+        return all_of(whole, thing).capitalize()
     return f"{number} of {count(whole, thing)}"
 
 
@@ -385,9 +388,9 @@ def _brief(finding: str) -> str:
 
 
 def _failure(group: FailureGroup) -> FailureLine:
-    where = f" in {group.phase}" if group.phase else ""
-    message = one_line(f"error[{group.code}]{where}: {group.message}")
-    return FailureLine(group.code, group.jobs, message, one_line(group.try_))
+    message = one_line(f"error[{group.code}]{phase_words(group.phase)}: {group.message}")
+    written = tuple(line for entry in group.log_tail if (line := one_line(entry)))[-_LAST_LINES:]
+    return FailureLine(group.code, group.jobs, message, one_line(group.try_), written)
 
 
 # --- as lines of a terminal
@@ -473,10 +476,16 @@ def doubt_lines(written: WrittenAnswer, width: int, campaign: str) -> list[str]:
 
 
 def failure_lines(written: WrittenAnswer, width: int) -> list[str]:
-    """One entry per reason of failure: how many jobs, the message, what to try."""
+    """One entry per reason of failure: how many jobs, the message, the last lines written, what to try."""
     lines: list[str] = []
+    indent = " " * 8
     for failure in written.failures:
         head = f"  {count(len(failure.jobs), 'job')} failed  "
-        remedy = f" → {failure.remedy}" if failure.remedy else ""
-        lines += wrap(f"{failure.message}{remedy}", width, " " * min(len(head), 8), head)
+        remedy = f"→ {failure.remedy}" if failure.remedy else ""
+        if not failure.last_lines:
+            lines += wrap(f"{failure.message} {remedy}", width, indent, head)
+            continue
+        lines += wrap(failure.message, width, indent, head)
+        lines += [f"{indent}| {shorten(line, max(width - 10, 20))}" for line in failure.last_lines]
+        lines += wrap(remedy, width, f"{indent}  ", indent) if remedy else []
     return lines

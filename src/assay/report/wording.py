@@ -31,6 +31,7 @@ MEANING = {
     "not judged": "finished without a verdict",
 }
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b.|[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_SUBJECT_WORDS = 4
 _PATH_LIKE = re.compile(r"[^\s/\\]+[/\\]")
 
 
@@ -206,16 +207,33 @@ def gate_word(gate: Check) -> str:
     return {True: "met", False: "missed", None: "cannot tell"}[gate.passed]
 
 
+_WHILE = {
+    "prepare": "while preparing",
+    "load": "while loading",
+    "first": "in the first call",
+    "warmup": "while warming up",
+    "measure": "while measuring",
+    "score": "while reading the results",
+    "cleanup": "while cleaning up",
+}
+
+
+def phase_words(phase: str) -> str:
+    """During which step something failed, to stand after its code; empty where that is not known."""
+    return f" {_WHILE.get(phase, f'in phase {one_line(phase)}')}" if phase else ""
+
+
 def failure_sentence(error: Failure) -> str:
-    """Why a job or run failed, as one line with its code, phase and the evidence that its message does not give."""
-    where = f" in {error.phase}" if error.phase else ""
+    """Why a job or run failed, as one line with its code, step and the evidence that its message does not give."""
     evidence = [
         f"signal {error.signal}" if error.signal else "",
         f"exit code {error.exit_code}" if error.exit_code is not None else "",
         f"memory {error.memory_mb:,.0f} MB" if error.memory_mb is not None else "",
     ]
     details = ", ".join(part for part in evidence if part and part not in error.message)
-    return one_line(f"error[{error.code}]{where}: {error.message}{f' ({details})' if details else ''}")
+    return one_line(
+        f"error[{error.code}]{phase_words(error.phase)}: {error.message}{f' ({details})' if details else ''}"
+    )
 
 
 def failure_of(result: MultiRunJobResult) -> Failure | None:
@@ -249,7 +267,8 @@ def _subject(definition: Mapping[str, JsonValue]) -> str:
     if "command" in target:
         command = target["command"]
         words = command.split() if isinstance(command, str) else list(map(str, command or ()))  # type: ignore[arg-type]
-        return one_line(" ".join(base(word) for word in words[:4])) or "command"
+        more = ["…"] if len(words) > _SUBJECT_WORDS else []
+        return one_line(" ".join([*map(base, words[:_SUBJECT_WORDS]), *more])) or "command"
     named = ("model", "service", "endpoint", "device")
     subject = next((target[name] for name in named if target.get(name)), "job")
     return one_line(base(str(subject)))

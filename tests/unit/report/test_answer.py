@@ -11,10 +11,12 @@ from rich.cells import cell_len
 from assay.analyse.checks import CHECKS
 from assay.analyse.records import Check
 from assay.report.answer import answer_lines, answer_sheet, doubt_lines, failure_lines, title_of, write_answer
-from assay.report.html import fragment_html, render_html
+from assay.report.html import render_html
 from assay.report.markdown import brief_markdown
 from assay.report.reasons import reason_titles
 from assay.report.sheet import wrap
+from assay.report.wording import phase_words
+from assay.run.records import PHASES, Failure
 
 
 def matrix(build, **changes):
@@ -51,7 +53,11 @@ def searched(build, index, ef, latency_ms, recall, **scores):
         job,
         point={"target.options.ef": ef},
         gates=(),
-        metrics={"latency_ms": job.metrics["latency_ms"], "throughput_per_s": job.metrics["throughput_per_s"], **metrics},
+        metrics={
+            "latency_ms": job.metrics["latency_ms"],
+            "throughput_per_s": job.metrics["throughput_per_s"],
+            **metrics,
+        },
         definition={"target": {"endpoint": "http://db:6333", "api": "qdrant"}, "load": {"concurrency": 1}},
         runs=tuple(replace(run, facts=facts) for run in job.runs),
     )
@@ -129,7 +135,9 @@ def test_table_sentence_and_doubts_give_one_main_reason(build):
     missed = Check("latency_ms.p99", False, "30 ms")
     kinds = ((few, busy), (few, noisy), (noisy, busy), (few,))
     jobs = [
-        replace(build.done_job(index), checks=checks, gates=(missed,), verdict="suspect", point={"workload.batch": index})
+        replace(
+            build.done_job(index), checks=checks, gates=(missed,), verdict="suspect", point={"workload.batch": index}
+        )
         for index, checks in enumerate(kinds)
     ]
     written = write_answer(build.campaign(*jobs))
@@ -157,7 +165,7 @@ def test_the_title_says_what_where_how_many_and_how_long(build):
 
 def test_what_was_not_measured_is_said(build):
     failed = build.campaign(build.failed_job(0), build.failed_job(1))
-    assert write_answer(failed).sentences == ("Nothing was measured: all 2 jobs failed.",)
+    assert write_answer(failed).sentences == ("Nothing was measured: both jobs failed.",)
     mixed = write_answer(build.honest())
     assert mixed.sentences[-1].endswith("; 1 job failed.")
     assert write_answer(build.campaign()).sentences == ("There are no jobs.",)
@@ -182,8 +190,29 @@ def test_failures_stand_once_for_each_reason(build):
     record = build.campaign(build.failed_job(0), build.failed_job(1))
     written = write_answer(record)
     text = " ".join(" ".join(failure_lines(written, 80)).split())
-    assert text.startswith("2 jobs failed error[out-of-memory] in load: the process was killed")
+    assert text.startswith("2 jobs failed error[out-of-memory] while loading: the process was killed")
     assert text.endswith("→ a smaller workload.batch, or a machine with more memory")
+
+
+def test_a_program_that_failed_shows_what_it_wrote_last(build):
+    lines = tuple(f"line {number}" for number in range(9))
+    error = Failure("command", "the command exited with code 3: make", "measure", log_tail=lines, try_="see assay logs")
+    record = build.campaign(replace(build.failed_job(0), error=error))
+    text = failure_lines(write_answer(record), 60)
+    assert text == [
+        "  1 job failed  error[command] while measuring: the command",
+        "        exited with code 3: make",
+        *(f"        | line {number}" for number in range(4, 9)),
+        "        → see assay logs",
+    ]
+    assert "line 8" in render_html(record, build.samples)
+    explains_itself = replace(error, code="model")
+    assert "line 8" not in str(write_answer(build.campaign(replace(build.failed_job(0), error=explains_itself))))
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_every_phase_has_words_that_need_no_knowledge_of_it(phase):
+    assert phase_words(phase).startswith((" while ", " in the first call"))
 
 
 def test_doubts_end_with_the_command_that_shows_all(build):

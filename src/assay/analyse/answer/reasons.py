@@ -74,10 +74,10 @@ def doubts_of(jobs: Iterable[MultiRunJobResult]) -> list[DoubtGroup]:
     groups: dict[tuple[Severity, str], list[tuple[str, str]]] = {}
     main: Counter[tuple[Severity, str]] = Counter()
     for job in jobs:
-        for place, reason in enumerate(reasons_of(job) if job.state == "done" else ()):
+        for rank, reason in enumerate(reasons_of(job) if job.state == "done" else ()):
             key = reason.severity, reason.check.name
             groups.setdefault(key, []).append((job.job, reason.check.detail))
-            main[key] += not place
+            main[key] += not rank
     found = [
         DoubtGroup(name, severity, tuple(job for job, _ in entries), *max(entries, key=lambda entry: _size(entry[1])))
         for (severity, name), entries in groups.items()
@@ -96,6 +96,10 @@ def _size(sentence: str) -> float:
     return float(match[1].replace(",", "")) if match else 0.0
 
 
+# Of these what was written last says more than any message; the others explain themselves.
+_SPEAK_LAST = frozenset({"command", "crashed", "out-of-memory", "timeout"})
+
+
 def failures_of(jobs: Iterable[MultiRunJobResult]) -> tuple[FailureGroup, ...]:
     """Jobs without numbers, by the code of what went wrong; those of most jobs first."""
     groups: dict[str, list[MultiRunJobResult]] = {}
@@ -111,7 +115,8 @@ def _failure(code: str, jobs: Sequence[MultiRunJobResult]) -> FailureGroup:
     names, error = tuple(job.job for job in jobs), _error(jobs[0])
     if error is None:
         return FailureGroup(code, "", names, "no reason was recorded", "")
-    return FailureGroup(code, error.phase, names, error.message, error.try_)
+    written = error.log_tail if code in _SPEAK_LAST else ()
+    return FailureGroup(code, error.phase, names, error.message, error.try_, written)
 
 
 def _error(job: MultiRunJobResult) -> Failure | None:

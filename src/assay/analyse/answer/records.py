@@ -131,6 +131,8 @@ class FailureGroup:
     message: str
     """Of the first of them."""
     try_: str
+    log_tail: tuple[str, ...] = ()
+    """The last lines that the first of them wrote, where they say why."""
 
 
 @dataclass(frozen=True, slots=True)

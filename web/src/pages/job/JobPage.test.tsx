@@ -55,7 +55,7 @@ describe('the judgement', () => {
     )
     show()
     expect(await screen.findByText('the kernel ended it')).toBeTruthy()
-    expect(screen.getByText('error out-of-memory, in the phase load, signal SIGKILL, memory 812 MB')).toBeTruthy()
+    expect(screen.getByText('error out-of-memory, while loading, signal SIGKILL, memory 812 MB')).toBeTruthy()
     expect(screen.getByText('Try: use a smaller batch')).toBeTruthy()
     expect(screen.getByText('loading red')).toBeTruthy()
     expect(screen.getByRole('tab', { name: 'Log' }).getAttribute('aria-selected')).toBe('true')

@@ -64,10 +64,20 @@ export function failureOf(full: Full): Api<'Failure'> | null {
   return full.result.error ?? full.result.runs.find((run) => run.error)?.error ?? null
 }
 
+const WHILE: Record<string, string> = {
+  prepare: 'while preparing',
+  load: 'while loading',
+  first: 'in the first call',
+  warmup: 'while warming up',
+  measure: 'while measuring',
+  score: 'while reading the results',
+  cleanup: 'while cleaning up',
+}
+
 /** The evidence of a failure that its message does not give. */
 export function evidenceOf(error: Api<'Failure'>): string {
   const parts = [
-    error.phase ? `in the phase ${error.phase}` : '',
+    error.phase ? (WHILE[error.phase] ?? `in phase ${error.phase}`) : '',
     error.signal ? `signal ${error.signal}` : '',
     error.exit_code === null || error.exit_code === undefined ? '' : `exit code ${error.exit_code}`,
     error.memory_mb === null || error.memory_mb === undefined
