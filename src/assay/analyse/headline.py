@@ -11,8 +11,9 @@ from statistics import stdev
 
 from pydantic import ValidationError
 
-from assay.analyse.records import MetricStatistics, MultiRunJobResult
+from assay.analyse.records import MetricStatistics, MultiRunJobResult, section
 from assay.metrics import METRICS, Better, base_name
+from assay.run.records import SingleRunResult
 from assay.spec.benchmark import Definition
 from assay.spec.target import CommandTarget, DeviceTarget, ModelTarget
 
@@ -26,10 +27,32 @@ def is_quality(name: str) -> bool:
     return base_name(name) in QUALITY
 
 
+def centre_of(stats: MetricStatistics, name: str) -> float:
+    """The number that speaks for a metric: its median, of a score its mean."""
+    return stats.mean if is_quality(name) else stats.median
+
+
 def foremost(names: Iterable[str]) -> tuple[str, ...]:
     """The one quality metric that stands for the others, where there is any."""
     present = set(names)
     return tuple(name for name in _RANKED if name in present)[:1]
+
+
+def scored_metrics(run: SingleRunResult) -> dict[str, tuple[str, ...]]:
+    """Scorer → the metrics that it gave in a run, ours and those of others."""
+    scorers = {**section(run.facts, "scores"), **section(section(run.facts, "answers"), "scorers")}
+    given = {scorer: facts.get("metrics") for scorer, facts in scorers.items() if isinstance(facts, Mapping)}
+    return {name: tuple(map(str, metrics)) for name, metrics in given.items() if isinstance(metrics, list | tuple)}
+
+
+def scores_of_result(result: MultiRunJobResult) -> tuple[str, ...]:
+    """How good the answers of a job were: the metric that speaks for all, then one of each scorer."""
+    by_scorer: dict[str, tuple[str, ...]] = {}
+    for run in result.runs:
+        by_scorer |= scored_metrics(run)
+    given = [[name for name in names if name in result.metrics] for names in by_scorer.values()]
+    each = [foremost(names) or tuple(names)[:1] for names in given]
+    return tuple(dict.fromkeys([*foremost(result.metrics), *(name for names in each for name in names)]))
 
 
 # Streams of tokens: how long until the first, how evenly the others come, how many come in all.

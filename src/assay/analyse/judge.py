@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from assay.analyse.checks import checks_of, gates_of, verdict_of
 from assay.analyse.records import MetricStatistics, MultiRunJobResult
 from assay.analyse.summary import measured_values, summarise
-from assay.analyse.text import count, run_name
+from assay.analyse.text import all_of, run_name
 from assay.metrics import Metric, base_name, describe
 from assay.plan.job import Job
 from assay.run.records import Failure, RunOutcome, SingleRunResult
@@ -114,6 +114,5 @@ def _failure(runs: Sequence[SingleRunResult]) -> Failure | None:
         return Failure("no-runs", "no run was made")
     if len(runs) == 1:
         return first.error
-    return replace(
-        first.error, message=f"all {count(len(runs), 'run')} failed; {run_name(first.run_id)}: {first.error.message}"
-    )
+    every = all_of(len(runs), "run")
+    return replace(first.error, message=f"{every} failed; {run_name(first.run_id)}: {first.error.message}")

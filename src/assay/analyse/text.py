@@ -20,6 +20,11 @@ def count(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
+def all_of(number: int, thing: str) -> str:
+    """All of some things: `the run`, `both runs`, `all 5 runs`."""
+    return {1: f"the {thing}", 2: f"both {thing}s"}.get(number, f"all {count(number, thing)}")
+
+
 def run_name(run_id: int) -> str:
     """A run as people number it, from 1: `run 3`."""
     return f"run {run_id + 1}"

@@ -136,9 +136,22 @@ def _kind(request: RunRequest) -> Kind:
     word, suffix = words[0], Path(words[0]).suffix.lower()
     if suffix in _INSTEAD and "://" not in word:
         raise UsageError(f"{word} is no benchmark file", code="target", try_=_INSTEAD[suffix].format(word=word))
+    if first == "file" and not suffix and _is_binary(Path(word)):
+        message = f"{word} is no benchmark file: it is not text"
+        try_ = f"a model file is recognised by its ending ({', '.join(RUNTIMES)}); or name it as target.model in a file"
+        raise UsageError(message, code="target", try_=try_)
     if not known:
         raise UsageError(f"{cut(repr(word), 200)} is nothing to measure", code="target", try_=_meant(word))
     return "language model" if first == "model" and request.flags.get("runtime") == "transformers" else first
+
+
+def _is_binary(path: Path) -> bool:
+    """Whether a file begins with bytes that no text has."""
+    try:
+        with path.open("rb") as file:
+            return any(byte < 9 for byte in file.read(4096))
+    except OSError:  # reading it as a benchmark file says why
+        return False
 
 
 def _is_model(word: str, request: RunRequest) -> bool:

@@ -285,13 +285,13 @@ def _notes(result: ABResult) -> list[str]:
 
 def _doubts(result: ABResult) -> list[str]:
     """Failed checks of both sides, each once."""
-    from assay.report.wording import check_sentence, failed
+    from assay.report.wording import check_sentence, failed_checks
 
     if result.results is None:
         return []
     names = [
         f"{side}: {check_sentence(check)}"
         for side, job in zip("ab", result.results, strict=True)
-        for check in failed(job.checks)
+        for check in failed_checks(job)
     ]
     return list(dict.fromkeys(names))

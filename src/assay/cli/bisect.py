@@ -299,7 +299,7 @@ def _noise_json(result: CampaignResult, studied: Mapping[str, Sequence[NoiseStud
 
 
 def _noise_text(result: CampaignResult, studied: Mapping[str, Sequence[NoiseStudy]]) -> str:
-    from assay.report.wording import check_sentence, failed, job_labels, machine_sentence, unmeasured_sentence
+    from assay.report.wording import check_sentence, failed_checks, job_labels, machine_sentence, unmeasured_sentence
 
     labels = job_labels(result.record)
     lines = [sentence for sentence in {machine_sentence(job): None for job in result.jobs} if sentence]
@@ -320,7 +320,7 @@ def _noise_text(result: CampaignResult, studied: Mapping[str, Sequence[NoiseStud
                 "",
                 *_resolutions(studies),
             ]
-        lines += [f"doubt: {check_sentence(check)}" for check in failed(job.checks)]
+        lines += [f"doubt: {check_sentence(check)}" for check in failed_checks(job)]
     return "\n".join([*lines, "", f"result  {result.record.campaign}"])
 
 

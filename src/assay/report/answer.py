@@ -25,47 +25,18 @@ from assay.analyse.answer import (
     answer_of,
 )
 from assay.analyse.records import CampaignRecord
-from assay.analyse.text import count
+from assay.analyse.text import all_of, count
 from assay.metrics import Better
 from assay.report.numbers import NOTHING, decimals_for, name_with_unit, show, show_spread
-from assay.report.sheet import GridColumn, Sheet, lay_out, pad, wrap
-from assay.report.wording import as_number, axis_point, job_labels, machine, machine_name, one_line
+from assay.report.reasons import reason_title, remedy_of
+from assay.report.sheet import GridColumn, Sheet, lay_out, pad, shorten, wrap
+from assay.report.wording import as_number, axis_point, job_labels, machine, machine_name, one_line, phase_words
 from assay.units import SECONDS, show_seconds
 
-# What a failed check says in a few words, and what to do about it; `ID` stands for the campaign.
-_REASONS: Mapping[str, tuple[str, str]] = {
-    "requested device used": ("another device was used", "change target.device, or install a runtime for the device"),
-    "errors below the limit": ("too many errors", "see assay results show ID --why; or raise measure.errors"),
-    "something measured": ("nothing measured", "check what the target prints or answers"),
-    "declared metrics reported": ("declared metric missing", "check target.metrics against what the program prints"),
-    "declared metrics in every run": ("metric missing in some runs", "print it in every run"),
-    "output read whole": ("output cut off", "print less, or report values with assay.emit"),
-    "values finite": ("NaN or infinite values", "check the program that reports them"),
-    "enough runs": ("too few runs", "set measure.runs to 5 or more"),
-    "enough samples": ("too few samples", "measure longer: measure.until.at_most"),
-    "warm-up over": ("not warmed up", "measure longer (measure.until.at_least), or warm up longer (measure.warmup)"),
-    "steady state reached": ("drift while measuring", "measure longer: measure.until.at_least; or: assay doctor"),
-    "interval narrow enough": ("runs disagree", "raise measure.runs, or see: assay doctor"),
-    "tail percentile backed": ("too few samples for the percentile", "measure longer: measure.until.at_most"),
-    "machine quiet": ("machine busy", "end other programs, or see: assay doctor"),
-    "clocks not throttled": ("clocks throttled", "cool the machine or raise its power limit: assay doctor"),
-    "no foreign process on the device": ("device shared", "end the other programs on it"),
-    "device held alone": ("device not held alone", "let the other measurement end: --lock wait"),
-    "control workload steady": ("machine changed its speed", "measure again on a quiet machine: assay doctor"),
-    "cool enough": ("machine too warm", "let it cool down, or improve its cooling"),
-    "memory free": ("little free memory", "end other programs, or use a smaller workload"),
-    "clock source steady": ("poor clock source", "see how to set another: assay doctor"),
-    "governor set for speed": ("clock governor saves power", "set it to performance: assay doctor"),
-    "turbo off or steady": ("turbo is on", "turn it off for steadier times: assay doctor"),
-    "client below its own ceiling": ("client at its limit", "add clients (load.clients), or lower the load"),
-    "load delivered": ("load not delivered", "lower the load, or raise load.max_in_flight"),
-    "answers as long as asked": ("answers of another length", "set target.options.ignore_eos, if the server knows it"),
-    "tokens counted": ("token counts in doubt", "name the tokenizer: target.tokenizer"),
-    "answers good enough": ("answers not good enough", "fast and wrong is no result: change the model or its settings"),
-}
-_OBJECTIVE: Mapping[Severity, str] = {"missed": "objective missed", "undecided": "objective not decided"}
 # Names that a first sentence lists before it counts the rest.
 _NAMED = 3
+# Lines of a log that say why something failed.
+_LAST_LINES = 5
 # A label of up to this width is cut only where no column is left to go.
 _LABEL = 40
 _UNMEASURED = {
@@ -100,7 +71,7 @@ class AnswerLine:
     cells: tuple[AnswerCell, ...]
     """One for each column."""
     reason: str
-    """The most serious reason for doubt in a few words; empty where there is none."""
+    """The main reason of the verdict in a few words, or the code of the failure; empty where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +97,8 @@ class FailureLine:
     jobs: tuple[str, ...]
     message: str
     remedy: str
+    last_lines: tuple[str, ...] = ()
+    """What the first of them wrote last, where that says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +128,12 @@ def write_answer(record: CampaignRecord, baseline: CampaignRecord | None = None)
     """
     answer = answer_of(record, baseline)
     labels = job_labels(record)
-    titles = {(job, group.check): title_of_doubt(group) for group in answer.doubts for job in group.jobs}
+    codes = {job: group.code for group in answer.failures for job in group.jobs}
     return WrittenAnswer(
         title=title_of(record),
         sentences=tuple(_sentences(answer, labels)),
         columns=answer.columns,
-        lines=tuple(_line(row, labels, titles) for row in answer.rows),
+        lines=tuple(_line(row, labels, codes) for row in answer.rows),
         doubts=tuple(_doubt(group, record.campaign) for group in answer.doubts),
         more_doubts=answer.more_doubts,
         failures=tuple(_failure(group) for group in answer.failures),
@@ -228,10 +201,35 @@ def _first_sentence(answer: CampaignAnswer, labels: Mapping[str, str]) -> str:
         return f"{labels[rows[0].job]}: {_figures(rows[0], answer.columns)}."
     if len(best.jobs) == 1:
         row = next(row for row in rows if row.job == best.jobs[0])
-        return f"{_superlative(column)}: {labels[row.job]}, {_figures(row, answer.columns[:1])}{_caveat(row, answer)}."
-    return f"Cannot tell which is {_superlative(column).lower()}: {_level(best.jobs, best.compared, labels)}" + (
-        f" ({best.because})." if best.because else "."
-    )
+        named = f"{labels[row.job]}, {_figures(row, answer.columns[:1])}{_its_quality(row, answer)}"
+        return f"{_superlative(column)}: {named}{_caveat(row, answer)}{_best_quality(answer, labels, row.job)}."
+    close = f"{_level(best.jobs, best.compared, labels)}{f' ({best.because})' if best.because else ''}"
+    return f"Cannot tell which is {_superlative(column).lower()}: {close}{_best_quality(answer, labels)}."
+
+
+def _its_quality(row: AnswerRow, answer: CampaignAnswer) -> str:
+    """How good the answers of the fastest point are, since the fastest is often the worst."""
+    columns = answer.columns
+    place = next((place for place, column in enumerate(columns) if column.is_quality), 0)
+    figure = row.figures[place]
+    return f", at {_figure(columns[place], figure)}" if place and figure else ""
+
+
+def _best_quality(answer: CampaignAnswer, labels: Mapping[str, str], fastest: str = "") -> str:
+    """Which point answers best, where it is another one than the fastest."""
+    quality = answer.quality
+    measured = [row for row in answer.rows if row.figures and row.figures[0] is not None]
+    if quality is None or len(quality.jobs) == len(measured):
+        return ""
+    if fastest in quality.jobs:
+        return ", which none exceeds"
+    place = answer.columns.index(quality.column)
+    by_job = {row.job: row for row in measured}
+    highest = by_job[quality.jobs[0]].figures[place]
+    # Of those that answer equally well, the first in the table is the fastest.
+    best = next(row for row in measured if row.job in quality.jobs and row.figures[place] == highest)
+    name, value = one_line(quality.column.metric), _cell(highest).value
+    return f"; best {name}: {value} with {labels[best.job]}, {_figures(best, answer.columns[:1])}"
 
 
 def _nothing(answer: CampaignAnswer) -> str:
@@ -243,8 +241,7 @@ def _nothing(answer: CampaignAnswer) -> str:
     if set(verdicts) <= {"pending", "running"}:
         return f"No job has ended yet: {counts}."
     if set(verdicts) == {"failed"}:
-        failed = verdicts["failed"]
-        return f"Nothing was measured: {'the job' if failed == 1 else f'all {failed} jobs'} failed."
+        return f"Nothing was measured: {all_of(verdicts['failed'], 'job')} failed."
     return f"There is no number to rely on: {counts}."
 
 
@@ -275,13 +272,17 @@ def _superlative(column: AnswerColumn) -> str:
 
 def _figures(row: AnswerRow, columns: Sequence[AnswerColumn]) -> str:
     """The numbers of a job: `latency_ms 4.02 (3.97 to 4.09), throughput_per_s 248`."""
-    parts = []
-    for column, figure in list(zip(columns, row.figures, strict=False))[:_NAMED]:
-        if figure is not None:
-            cell = _cell(figure)
-            ends = f" ({cell.interval})" if cell.interval else ""
-            parts.append(f"{_head(column)} {cell.value}{ends}")
-    return ", ".join(parts)
+    pairs = list(zip(columns, row.figures, strict=False))[:_NAMED]
+    return ", ".join(_figure(column, figure) for column, figure in pairs if figure is not None)
+
+
+def _figure(column: AnswerColumn, figure: AnswerFigure) -> str:
+    """One number with its name: `latency_ms 4.02 (3.97 to 4.09)`."""
+    return f"{_head(column)} {_with_ends(_cell(figure))}"
+
+
+def _with_ends(cell: AnswerCell) -> str:
+    return f"{cell.value} ({cell.interval})" if cell.interval else cell.value
 
 
 def _effect(effect: AxisEffect) -> str:
@@ -323,7 +324,8 @@ def _trust(answer: CampaignAnswer) -> str:
     for word in ("invalid", "suspect"):
         if number := counts.get(word, 0):
             main = next((group for group in answer.doubts if group.severity == word), None)
-            reason = f" (main reason: {title_of_doubt(main)}, {count(len(main.jobs), 'job')})" if main else ""
+            concerned = f"{reason_title(main.severity, main.check)}, {count(len(main.jobs), 'job')}" if main else ""
+            reason = f" (main reason: {concerned})" if concerned else ""
             parts.append(f"{_share(number, measured, 'result')} {_is(number)} {word}{reason}")
     if not parts and counts.get("valid", 0) == measured > 0:
         parts.append(f"{_share(measured, measured, 'result')} {_is(measured)} valid")
@@ -339,7 +341,7 @@ def _measured(answer: CampaignAnswer) -> int:
 
 def _share(number: int, whole: int, thing: str) -> str:
     if number == whole:
-        return {1: f"The {thing}", 2: f"Both {thing}s"}.get(whole, f"All {whole} {thing}s")
+        return all_of(whole, thing).capitalize()
     return f"{number} of {count(whole, thing)}"
 
 
@@ -350,10 +352,9 @@ def _is(number: int) -> str:
 # --- rows, doubts, failures
 
 
-def _line(row: AnswerRow, labels: Mapping[str, str], titles: Mapping[tuple[str, str], str]) -> AnswerLine:
+def _line(row: AnswerRow, labels: Mapping[str, str], codes: Mapping[str, str]) -> AnswerLine:
     cells = tuple(_cell(figure) for figure in row.figures)
-    first = next(iter(row.doubts), "")
-    reason = titles.get((row.job, first)) or (_title(first) if first else "")
+    reason = reason_title(*row.reason) if row.reason else codes.get(row.job, "")
     return AnswerLine(row.job, row.index, labels[row.job], row.verdict, cells, reason)
 
 
@@ -363,28 +364,17 @@ def _cell(figure: AnswerFigure | None) -> AnswerCell:
     places = decimals_for(figure.value, figure.interval.half_width if figure.interval else None)
     if figure.interval is None:
         return AnswerCell(show(figure.value, places), "", "±?")
-    ends = f"{show(figure.interval.low, places)} to {show(figure.interval.high, places)}"
+    low, high = show(figure.interval.low, places), show(figure.interval.high, places)
+    ends = "" if low == high else f"{low} to {high}"  # a score may be the same in every run
     return AnswerCell(show(figure.value, places), ends, show_spread(figure.interval))
 
 
-def _title(check: str) -> str:
-    """A failed check in a few words; an objective, or a check of another version, by its name."""
-    return _REASONS[check][0] if check in _REASONS else one_line(check)
-
-
-def title_of_doubt(group: DoubtGroup) -> str:
-    """A reason for doubt in a few words: `machine busy`."""
-    if group.severity in _OBJECTIVE:
-        return f"{_OBJECTIVE[group.severity]}: {one_line(group.check)}"
-    return _title(group.check)
-
-
 def _doubt(group: DoubtGroup, campaign: str) -> DoubtLine:
-    remedy = _REASONS[group.check][1] if group.check in _REASONS else ""
+    remedy = remedy_of(group.check)
     return DoubtLine(
         group.check,
         group.severity,
-        title_of_doubt(group),
+        reason_title(group.severity, group.check),
         group.jobs,
         _brief(one_line(group.worst)),
         remedy.replace("ID", campaign),
@@ -398,9 +388,9 @@ def _brief(finding: str) -> str:
 
 
 def _failure(group: FailureGroup) -> FailureLine:
-    where = f" in {group.phase}" if group.phase else ""
-    message = one_line(f"error[{group.code}]{where}: {group.message}")
-    return FailureLine(group.code, group.jobs, message, one_line(group.try_))
+    message = one_line(f"error[{group.code}]{phase_words(group.phase)}: {group.message}")
+    written = tuple(line for entry in group.log_tail if (line := one_line(entry)))[-_LAST_LINES:]
+    return FailureLine(group.code, group.jobs, message, one_line(group.try_), written)
 
 
 # --- as lines of a terminal
@@ -425,12 +415,17 @@ def table_lines(written: WrittenAnswer, width: int) -> list[str]:
         GridColumn(first, right=True),
         GridColumn(interval, right=True, expendable=3),
         GridColumn(spread, right=True, expendable=1),
-        # The first of them stands beside the metric that the table is sorted by, and stays longest.
-        *(GridColumn(name, right=True, expendable=place + 5 if place else 2) for place, name in enumerate(others)),
+        *(GridColumn(name, right=True, expendable=rank) for name, rank in zip(others, _ranks(written), strict=True)),
         GridColumn(verdict),
         GridColumn(reason, expendable=4),
     ]
     return lay_out(columns, sheet.rows, width)
+
+
+def _ranks(written: WrittenAnswer) -> list[int]:
+    """When a narrow terminal drops the columns beside the first: what stands beside it and the first quality last."""
+    quality = next((place for place, column in enumerate(written.columns[1:]) if column.is_quality), 0)
+    return [2 if place in (0, quality) else place + 5 for place in range(len(written.columns) - 1)]
 
 
 def answer_sheet(written: WrittenAnswer) -> Sheet | None:
@@ -445,7 +440,7 @@ def answer_sheet(written: WrittenAnswer) -> Sheet | None:
             line.cells[0].value,
             line.cells[0].interval,
             line.cells[0].spread,
-            *(cell.value for cell in line.cells[1:]),
+            *(_beside(column, cell) for column, cell in zip(written.columns[1:], line.cells[1:], strict=True)),
             line.verdict,
             line.reason,
         )
@@ -453,6 +448,11 @@ def answer_sheet(written: WrittenAnswer) -> Sheet | None:
     )
     verdict = len(head) - 2
     return Sheet("All jobs, the best first", head, rows, words=frozenset({0, verdict, verdict + 1}), verdict=verdict)
+
+
+def _beside(column: AnswerColumn, cell: AnswerCell) -> str:
+    """A number beside the first; of a score its interval belongs to it."""
+    return _with_ends(cell) if column.is_quality else cell.value
 
 
 def _head(column: AnswerColumn) -> str:
@@ -476,10 +476,16 @@ def doubt_lines(written: WrittenAnswer, width: int, campaign: str) -> list[str]:
 
 
 def failure_lines(written: WrittenAnswer, width: int) -> list[str]:
-    """One entry per reason of failure: how many jobs, the message, what to try."""
+    """One entry per reason of failure: how many jobs, the message, the last lines written, what to try."""
     lines: list[str] = []
+    indent = " " * 8
     for failure in written.failures:
         head = f"  {count(len(failure.jobs), 'job')} failed  "
-        remedy = f" → {failure.remedy}" if failure.remedy else ""
-        lines += wrap(f"{failure.message}{remedy}", width, " " * min(len(head), 8), head)
+        remedy = f"→ {failure.remedy}" if failure.remedy else ""
+        if not failure.last_lines:
+            lines += wrap(f"{failure.message} {remedy}", width, indent, head)
+            continue
+        lines += wrap(failure.message, width, indent, head)
+        lines += [f"{indent}| {shorten(line, max(width - 10, 20))}" for line in failure.last_lines]
+        lines += wrap(remedy, width, f"{indent}  ", indent) if remedy else []
     return lines

@@ -15,7 +15,7 @@ from pydantic import JsonValue
 from assay.analyse.records import RESULT_SCHEMA, CampaignRecord, MetricStatistics, MultiRunJobResult
 from assay.documents import adapter, to_json
 from assay.report.telemetry import energy_columns, throttling_sentences
-from assay.report.wording import base, check_sentence, failed, failure_sentence, machine, section
+from assay.report.wording import base, check_sentence, failed_checks, failure_sentence, machine, section
 from assay.run.records import SingleRunResult
 from assay.spec.section import compute_unit
 
@@ -105,7 +105,10 @@ def _row(record: CampaignRecord, job: MultiRunJobResult) -> dict[str, Cell]:
         "Digest": job.digest,
         **{f"point.{path}": _plain(value) for path, value in job.point.items()},
         **(_statistics(job.metrics) if job.state == "done" else {}),
-        "FailedChecks": "; ".join(check_sentence(check) for check in failed((*job.checks, *job.gates))),
+        "FailedChecks": "; ".join(
+            check_sentence(check)
+            for check in (*failed_checks(job), *(gate for gate in job.gates if gate.passed is False))
+        ),
         "Error": failure_sentence(error) if error else None,
         **_telemetry_cells(job),
     }

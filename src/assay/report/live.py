@@ -21,7 +21,6 @@ from assay.analyse.records import MultiRunJobResult
 from assay.analyse.text import count
 from assay.errors import AssayError
 from assay.report.wording import (
-    failed,
     failure_sentence,
     headline_of,
     job_label,
@@ -347,8 +346,16 @@ def job_sentence(result: MultiRunJobResult) -> str:
         return f"{word}: {unmeasured_sentence(result)}"
     parts = [_headline_sentence(result, name) for name in headline_of(result)]
     parts += [f"{name} not reported" for name in unreported(result)]
-    doubts = ", ".join(check.name for check in failed(result.checks))
-    return one_line(f"{word}: {'; '.join(parts) or 'nothing measured'}{f' (failed: {doubts})' if doubts else ''}")
+    doubts = f" ({', '.join(titles)})" if (titles := _doubts(result)) else ""
+    return one_line(f"{word}: {'; '.join(parts) or 'nothing measured'}{doubts}")
+
+
+def _doubts(result: MultiRunJobResult) -> tuple[str, ...]:
+    if all(check.passed is not False for check in result.checks) and all(gate.passed for gate in result.gates):
+        return ()
+    from assay.report.reasons import reason_titles  # with it comes numpy, which a result in doubt has loaded anyway
+
+    return reason_titles(result)
 
 
 def _headline_sentence(result: MultiRunJobResult, name: str) -> str:

@@ -17,7 +17,7 @@ from assay.report.wording import (
     WORDS_IN_ORDER,
     check_sentence,
     check_word,
-    failed,
+    failed_checks,
     gate_word,
     job_count,
     job_labels,
@@ -134,7 +134,7 @@ def _doubts(job: MultiRunJobResult, label: str) -> list[str]:
         error = job.failure
         remedy = f" Try: {escape(error.try_)}" if error and error.try_ else ""
         return [f"{name} ({word}): {escape(unmeasured_sentence(job))}{remedy}"]
-    checks = [f"{name} ({check_word(check)}): {escape(check_sentence(check))}" for check in failed(job.checks)]
+    checks = [f"{name} ({check_word(check)}): {escape(check_sentence(check))}" for check in failed_checks(job)]
     gates = [
         f"{name} (objective {gate_word(gate)}): {escape(check_sentence(gate))}"
         for gate in job.gates

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from assay.analyse.headline import is_quality
+from assay.analyse.headline import centre_of, is_quality
 from assay.analyse.intervals import TAILS, relative_half_width, samples_needed
 from assay.analyse.records import Interval, MetricStatistics
 from assay.metrics import describe
@@ -67,11 +67,6 @@ def show_statistics(stats: MetricStatistics, name: str = "") -> ShownStatistics:
     places = decimals_of(stats)
     centre = show(centre_of(stats, name), places) + (" (mean)" if is_quality(name) and stats.count > stats.runs else "")
     return ShownStatistics(centre, show_interval(stats, places), show_spread(stats.interval))
-
-
-def centre_of(stats: MetricStatistics, name: str) -> float:
-    """The number that speaks for a metric: its median, of a score its mean."""
-    return stats.mean if is_quality(name) else stats.median
 
 
 def show_interval(stats: MetricStatistics, places: int) -> str:

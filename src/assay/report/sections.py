@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from assay.analyse.records import CampaignRecord, Check, MultiRunJobResult
+from assay.analyse.records import CampaignRecord, MultiRunJobResult
 from assay.report.device import device_sheet
 from assay.report.machine import fitness_sheet, monitoring_sheet
 from assay.report.numbers import NOTHING, decimals_of, show, show_percent
@@ -32,8 +32,6 @@ from assay.report.telemetry import (
     throttling_sentences,
 )
 from assay.report.wording import (
-    check_word,
-    failed,
     failure_sentence,
     flat,
     headline_of,
@@ -51,7 +49,6 @@ from assay.units import show_seconds
 _OF_ONE_JOB = ("before", "after", "lock")
 _IN_A_TABLE = ("before.fitness.", "after.fitness.")
 _PHASES = ("load", "warmup", "measure")
-_SEVERITY = ("invalid", "suspect", "advice")
 _OURS_NOTE = "Ours begins when a request was due and includes the network; the server's begins when it saw the request."
 
 
@@ -85,11 +82,6 @@ def job_sections(job: MultiRunJobResult, *, alone: bool = False) -> list[ReportS
         ReportSection("Runs", tuple(_failed_runs(job)), _runs_sheet(job)),
     )
     return [part for part in sections if any(part.sentences) or part.sheet]
-
-
-def reasons(job: MultiRunJobResult) -> list[Check]:
-    """The failed checks of a job, those that weigh most first."""
-    return sorted(failed(job.checks), key=lambda check: _SEVERITY.index(check_word(check)))
 
 
 def campaign_facts(record: CampaignRecord) -> list[tuple[str, str]]:

@@ -38,7 +38,7 @@ from assay.report.wording import (
     MEANING,
     check_sentence,
     check_word,
-    failed,
+    failed_checks,
     flat,
     gate_word,
     headline_of,
@@ -127,7 +127,7 @@ def _doubts(job: MultiRunJobResult, label: str) -> list[str]:
         lines = [unmeasured_sentence(job)]
         lines += [one_line(f"try: {error.try_}")] if error and error.try_ else []
         return [_doubt("failed", label, line) for line in lines]
-    doubts = [_doubt(check_word(check), label, check_sentence(check)) for check in failed(job.checks)]
+    doubts = [_doubt(check_word(check), label, check_sentence(check)) for check in failed_checks(job)]
     gates = [
         _doubt("gate", label, f"{gate_word(gate)}: {check_sentence(gate)}")
         for gate in job.gates

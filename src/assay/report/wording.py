@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from io import StringIO
 
@@ -32,6 +32,7 @@ MEANING = {
     "not judged": "finished without a verdict",
 }
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b.|[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_SUBJECT_WORDS = 4
 _PATH_LIKE = re.compile(r"[^\s/\\]+[/\\]")
 
 
@@ -185,24 +186,20 @@ def machine_sentence(result: MultiRunJobResult) -> str:
     return one_line(" · ".join(str(part) for part in parts if part))
 
 
-def is_advice(check: Check) -> bool:
-    """Whether a failed check is given as advice, and changes no verdict."""
-    from assay.analyse.checks import ADVISORY  # with its checks comes numpy, which a failed check has loaded anyway
-
-    return check.name in ADVISORY
-
-
 def check_word(check: Check) -> str:
     """How a failed check is headed: by the verdict that it alone leads to, or as advice that changes none."""
-    from assay.analyse.checks import INVALIDATING
+    from assay.analyse.answer import severity_of  # with it comes numpy, which a failed check has loaded anyway
 
-    if is_advice(check):
-        return "advice"
-    return "invalid" if check.name in INVALIDATING else "suspect"
+    return severity_of(check)
 
 
-def failed(checks: Iterable[Check]) -> tuple[Check, ...]:
-    return tuple(check for check in checks if check.passed is False)
+def failed_checks(result: MultiRunJobResult) -> tuple[Check, ...]:
+    """The failed checks of a job, the main reason of its verdict first; without its objectives."""
+    if all(check.passed is not False for check in result.checks):
+        return ()
+    from assay.analyse.answer import reasons_of
+
+    return tuple(reason.check for reason in reasons_of(result) if reason.severity not in ("missed", "undecided"))
 
 
 def check_sentence(check: Check) -> str:
@@ -215,16 +212,33 @@ def gate_word(gate: Check) -> str:
     return {True: "met", False: "missed", None: "cannot tell"}[gate.passed]
 
 
+_WHILE = {
+    "prepare": "while preparing",
+    "load": "while loading",
+    "first": "in the first call",
+    "warmup": "while warming up",
+    "measure": "while measuring",
+    "score": "while reading the results",
+    "cleanup": "while cleaning up",
+}
+
+
+def phase_words(phase: str) -> str:
+    """During which step something failed, to stand after its code; empty where that is not known."""
+    return f" {_WHILE.get(phase, f'in phase {one_line(phase)}')}" if phase else ""
+
+
 def failure_sentence(error: Failure) -> str:
-    """Why a job or run failed, as one line with its code, phase and the evidence that its message does not give."""
-    where = f" in {error.phase}" if error.phase else ""
+    """Why a job or run failed, as one line with its code, step and the evidence that its message does not give."""
     evidence = [
         f"signal {error.signal}" if error.signal else "",
         f"exit code {error.exit_code}" if error.exit_code is not None else "",
         f"memory {error.memory_mb:,.0f} MB" if error.memory_mb is not None else "",
     ]
     details = ", ".join(part for part in evidence if part and part not in error.message)
-    return one_line(f"error[{error.code}]{where}: {error.message}{f' ({details})' if details else ''}")
+    return one_line(
+        f"error[{error.code}]{phase_words(error.phase)}: {error.message}{f' ({details})' if details else ''}"
+    )
 
 
 def unmeasured_sentence(result: MultiRunJobResult) -> str:
@@ -253,7 +267,8 @@ def _subject(definition: Mapping[str, JsonValue]) -> str:
     if "command" in target:
         command = target["command"]
         words = command.split() if isinstance(command, str) else list(map(str, command or ()))  # type: ignore[arg-type]
-        return one_line(" ".join(base(word) for word in words[:4])) or "command"
+        more = ["…"] if len(words) > _SUBJECT_WORDS else []
+        return one_line(" ".join([*map(base, words[:_SUBJECT_WORDS]), *more])) or "command"
     named = ("model", "service", "endpoint", "device")
     subject = next((target[name] for name in named if target.get(name)), "job")
     return one_line(base(str(subject)))

@@ -318,10 +318,10 @@ def _failure(job: Job, ended: ChildExit, report: ChildReport | None, tail: tuple
     exit_code: int | None = ended.exit_code
     refusal = report.refusal if report is not None else None
     peak = f" at {memory_mb:.0f} MB" if memory_mb is not None else ""
-    code, message = "crashed", f"the process ended with code {exit_code} in phase {phase}"
-    try_ = "the last lines it wrote are kept with this run"
+    code, message = "crashed", f"the process ended with code {exit_code}"
+    try_ = "see all that it wrote: assay logs"
     if ended.timed_out:
-        code, message = "timeout", f"not finished after {job.definition.measure.timeout:g} s, in phase {phase}"
+        code, message = "timeout", f"not finished after {job.definition.measure.timeout:g} s"
         try_ = "raise measure.timeout, or find out why it hangs"
     elif refusal is not None:
         # The child ended in good order and said why: its exit code and its own memory explain nothing.
@@ -332,10 +332,10 @@ def _failure(job: Job, ended: ChildExit, report: ChildReport | None, tail: tuple
         else:
             code, message, try_ = refusal.code, redact(refusal.message, _secrets(job)), refusal.try_
     elif ended.signal_name == "SIGKILL" and ended.oom_kills:
-        code, message = "out-of-memory", f"the kernel killed it for memory{peak}, in phase {phase}"
+        code, message = "out-of-memory", f"the kernel killed it for memory{peak}"
         try_ = "use a smaller batch or a machine with more memory"
     elif ended.signal_name is not None:
-        message = f"killed by {ended.signal_name}{peak}, in phase {phase}"
+        message = f"killed by {ended.signal_name}{peak}"
     return Failure(code, message, phase, exit_code, ended.signal_name, memory_mb, tail, try_)
 
 

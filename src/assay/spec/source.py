@@ -102,7 +102,8 @@ def from_mapping(document: Mapping[str, Any], name: str = "benchmark") -> Source
 
 
 def _kind(value: object) -> str:
-    return "empty" if value is None else f"a {type(value).__name__}"
+    names = {"NoneType": "empty", "str": "text", "list": "a list", "bool": "true or false"}
+    return names.get(type(value).__name__, "a number")
 
 
 def _toml(text: str, name: str) -> tuple[dict[str, Any], dict[KeyPath, int]]:

@@ -227,6 +227,9 @@ def test_init_takes_what_run_takes(tmp_path):
         ("env", "it is a program: write -- env"),
         ("org/name", "--runtime transformers"),
         ("modle.onnx", "did you mean model.onnx?"),
+        ("gone.onnx", "the model file"),
+        ("weights", "recognised by its ending"),
+        ("empty.onnx", "is empty"),
         ("squeezenet shufflenet", "one at a time"),
         ("squeezenet -- python train.py", "one at a time"),
         ("squeezenet --rate 5", "which is for an endpoint; this is a model"),
@@ -238,7 +241,9 @@ def test_init_takes_what_run_takes(tmp_path):
     ],
 )
 def test_what_is_mistyped_is_refused_with_what_was_meant(words, said, tmp_path):
-    (tmp_path / "model.onnx").touch()
+    (tmp_path / "model.onnx").write_bytes(b"x")
+    (tmp_path / "weights").write_bytes(b"\x08\x07\x12\x00")
+    (tmp_path / "empty.onnx").touch()
     assert said in refused("plan", *shlex.split(words), cwd=tmp_path)
 
 

@@ -147,7 +147,7 @@ def test_a_failed_job_opens_an_alert_by_itself_and_a_good_one_resolves_it(serve)
     (alert,) = wait_for(lambda: client.get("/alerts").json()["items"], what="the alert")
     assert (alert["kind"], alert["state"], alert["benchmark"]) == ("failed", "open", "speed")
     assert alert["sentences"] == [
-        "speed batch=1 failed: error[crashed] in load: all 3 runs failed; run 1: the process died"
+        "speed batch=1 failed: error[crashed] while loading: all 3 runs failed; run 1: the process died"
     ]
     notices = Notices(server.state.kept.store.engine, SYSTEM_CLOCK)
     # What is owed of an alert is told in a transaction after the one that opened it.

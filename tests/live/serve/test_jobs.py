@@ -32,18 +32,25 @@ def test_a_job_in_full(server):
     is_problem(client.get("/jobs/no-such-job/logs"), 404, "unknown-job")
 
 
-def test_a_failed_check_that_changes_no_verdict_is_advice(server):
+def test_reasons_come_with_what_they_do_and_the_main_one_first(server):
     client = server.client
     agent = Agent(client)
     submit(client)
     lease = agent.lease()
     document = result_of(lease.job)
+    document["verdict"] = "suspect"
     document["checks"] += [
         {"name": "turbo off or steady", "passed": False, "detail": "turbo is on"},
+        {"name": "enough samples", "passed": False, "detail": "20 of 100"},
         {"name": "machine quiet", "passed": False, "detail": "others used 18 % of it"},
     ]
     agent.deliver(lease, document)
-    assert client.get(f"/jobs/{lease.job.id}").json()["advice"] == ["turbo off or steady"]
+    reasons = client.get(f"/jobs/{lease.job.id}").json()["reasons"]
+    assert [(reason["severity"], reason["check"]["name"]) for reason in reasons] == [
+        ("suspect", "machine quiet"),
+        ("suspect", "enough samples"),
+        ("advice", "turbo off or steady"),
+    ]
 
 
 def test_an_agent_may_not_rename_what_it_measured(server):

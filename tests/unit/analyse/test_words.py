@@ -1,6 +1,6 @@
 import pytest
 
-from assay.analyse.text import count, listed, number, percent, quantity
+from assay.analyse.text import all_of, count, listed, number, percent, quantity
 
 
 @pytest.mark.parametrize(
@@ -33,5 +33,6 @@ def test_number(value: float, text: str) -> None:
 
 def test_count_quantity_and_list() -> None:
     assert (count(1, "run"), count(12_000, "sample")) == ("1 run", "12,000 samples")
+    assert (all_of(1, "run"), all_of(2, "run"), all_of(3, "run")) == ("the run", "both runs", "all 3 runs")
     assert (quantity(1.5, "ms"), quantity(1.5, "")) == ("1.5 ms", "1.5")
     assert (listed(["a"]), listed(list("abcdefg"))) == ("a", "a, b, c, d, e and 2 more")

@@ -83,6 +83,28 @@ OVERLAPS = """
   return name.right > value.left && name.bottom > value.top && value.bottom > name.top;
 }).map(row => row.textContent)
 """
+# Labels of a picture that touch each other or a mark.
+COVERED = """
+() => {
+  const found = [];
+  const shared = (a, b) => Math.min(
+    Math.min(a.right, b.right) - Math.max(a.left, b.left), Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top));
+  const letters = box => ({left: box.left + 1, right: box.right - 1, top: box.top + 3, bottom: box.bottom - 3});
+  for (const svg of document.querySelectorAll('svg.chart')) {
+    const texts = [...svg.querySelectorAll('text')].filter(one => one.textContent.trim())
+      .map(one => [one.textContent, letters(one.getBoundingClientRect())]);
+    const marks = [...svg.querySelectorAll('circle.dot, line.whisker, path.cross, path.diamond')]
+      .map(one => [one.getAttribute('class'), one.getBoundingClientRect()])
+      .map(([name, {left, right, top, bottom}]) =>
+        [name, {left: left - 0.5, right: right + 0.5, top: top - 0.5, bottom: bottom + 0.5}]);
+    texts.forEach(([text, box], place) => {
+      for (const [other, its] of [...texts.slice(place + 1), ...marks])
+        if (shared(box, its) > 0.9) found.push(`${svg.querySelector('title').textContent}: ${text} / ${other}`);
+    });
+  }
+  return found;
+}
+"""
 
 
 @pytest.fixture
@@ -172,6 +194,30 @@ def test_paper_is_light_whatever_the_screen_is(build, look):
         "rgb(255, 255, 255)",
         "rgba(0, 0, 0, 0)",
     )
+
+
+@pytest.mark.parametrize(("width", "media"), [(390, "screen"), (1300, "screen"), (PAPER_PX, "print")])
+def test_labels_cover_neither_marks_nor_each_other(build, look, width, media):
+    point = {"target.model": "mobilenet-v3-large", "target.threads": 16, "workload.batch": 128}
+    long = [replace(job, point=point) for job in (build.done_job(), build.suspect_job())]
+    pages = {**reports(build), "long": render_html(build.campaign(*long), build.samples)}
+    for kind, html in pages.items():
+        if kind == "hostile":  # its labels are longer than any page is wide
+            continue
+        page, _, _ = look(html, "light", width)
+        page.emulate_media(media=media)
+        page.evaluate("() => document.querySelectorAll('details').forEach(one => { one.open = true; })")
+        assert page.evaluate(COVERED) == [], kind
+
+
+def test_paper_has_names_beside_their_marks(build, look):
+    page, _, _ = look(reports(build)["honest"], "light", PAPER_PX)
+    page.emulate_media(media="print")
+    name, mark = (
+        page.locator(f"#overview svg.chart a >> nth=0 >> {part}").bounding_box() for part in (".name", "circle")
+    )
+    assert name["x"] + name["width"] < mark["x"]
+    assert name["y"] < mark["y"] + mark["height"] / 2 < name["y"] + name["height"]
 
 
 def test_a_phone_keeps_names_and_numbers_apart(build, look):

@@ -47,7 +47,7 @@ def test_a_finished_job(build):
 def test_a_failed_job_has_no_numbers(build):
     row = rows_of(build.honest())[2]
     assert row["Status"] == "Failed"
-    assert row["Error"].startswith("error[out-of-memory] in load")
+    assert row["Error"].startswith("error[out-of-memory] while loading")
     numbers = [
         name for name in row if "Ms" in name or "RamUsage" in name or name.partition(".")[0] in build.done_job().metrics
     ]

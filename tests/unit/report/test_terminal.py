@@ -33,7 +33,7 @@ def test_doubts_are_reported_in_sentences(build):
     text = render_table(build.honest())
     assert "suspect  batch=8 threads=2: machine quiet: other programs took 14 %" in text
     assert "gate     batch=8 threads=2: cannot tell: latency_ms.p99: not backed" in text
-    assert "failed   batch=512 threads=2: error[out-of-memory] in load: the process was killed" in text
+    assert "failed   batch=512 threads=2: error[out-of-memory] while loading: the process was killed" in text
     assert "failed   batch=512 threads=2: try: a smaller workload.batch" in text
     assert "p99 is - where there are too few samples: p99 needs 662 samples" in text
     assert text.endswith("4 jobs: 1 valid, 2 suspect, 1 failed")
@@ -112,7 +112,8 @@ def test_comparison_without_intervals_says_so():
 
 
 KILLED = (
-    "error[out-of-memory] in load: the process was killed while it loaded the model (signal SIGKILL, memory 15,211 MB)"
+    "error[out-of-memory] while loading: the process was killed while it loaded the model "
+    "(signal SIGKILL, memory 15,211 MB)"
 )
 
 
@@ -139,7 +140,7 @@ def test_the_plain_view_writes_one_line_per_event(build):
         "campaign  c-1: 2 jobs, 10 runs · on bench-03",
         "job       1/2 batch=1 [red]x (c-1-job-0)",
         "run       1/5 batch=1 [red]x: ok in 4.5 s, 900 samples",
-        "done      batch=[b]8: suspect: latency_ms 47.39 ±0.6 % (failed: machine quiet)",
+        "done      batch=[b]8: suspect: latency_ms 47.39 ±0.6 % (machine busy, objective not decided: latency_ms.p99)",
         f"run       1/5 batch=1 [red]x: {KILLED}",
         "done      batch=512 threads=2: failed",  # its run has just said why
         "note      one note",

@@ -6,7 +6,7 @@ whose interval holds 1 is "cannot tell".
 """
 
 from assay.analyse.answer.campaign import answer_of
-from assay.analyse.answer.reasons import MOST_DOUBTS
+from assay.analyse.answer.reasons import MOST_DOUBTS, Reason, main_reason, reasons_of, severity_of
 from assay.analyse.answer.records import (
     SEVERITIES,
     AnswerColumn,
@@ -15,6 +15,7 @@ from assay.analyse.answer.records import (
     AxisEffect,
     BaselineAnswer,
     BestPoints,
+    BestQuality,
     CampaignAnswer,
     DoubtGroup,
     FailureGroup,
@@ -31,10 +32,15 @@ __all__ = [
     "AxisEffect",
     "BaselineAnswer",
     "BestPoints",
+    "BestQuality",
     "CampaignAnswer",
     "DoubtGroup",
     "FailureGroup",
+    "Reason",
     "SearchedCapacity",
     "Severity",
     "answer_of",
+    "main_reason",
+    "reasons_of",
+    "severity_of",
 ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from assay.analyse.answer.ranking import THROUGHPUTS, best_of, column_of, effects_of
-from assay.analyse.answer.reasons import MOST_DOUBTS, doubts_of, failures_of, reasons_of, weight
+from assay.analyse.answer.ranking import THROUGHPUTS, best_of, best_quality_of, column_of, effects_of
+from assay.analyse.answer.reasons import MOST_DOUBTS, doubts_of, failures_of, main_reason
 from assay.analyse.answer.records import (
     AnswerColumn,
     AnswerFigure,
@@ -16,7 +16,7 @@ from assay.analyse.answer.records import (
     SearchedCapacity,
 )
 from assay.analyse.compare import compare_pool, match_jobs, pool
-from assay.analyse.headline import headline_of_result, is_quality
+from assay.analyse.headline import centre_of, headline_of_result, is_quality, scores_of_result
 from assay.analyse.records import CampaignRecord, MultiRunJobResult, section
 
 _LATENCIES = ("latency_ms", "e2e_ms", "ttft_ms")
@@ -38,6 +38,7 @@ def answer_of(record: CampaignRecord, baseline: CampaignRecord | None = None) ->
         columns=columns,
         rows=_rows(record.jobs, columns),
         best=best_of(usable, columns),
+        quality=best_quality_of(usable, columns),
         effects=effects_of(usable, columns),
         capacities=tuple(_capacity(job) for job in record.jobs if _searches(job) and job.state == "done"),
         baseline=_against(record, baseline, metric) if baseline is not None and metric else None,
@@ -53,7 +54,7 @@ def _word(job: MultiRunJobResult) -> str:
 
 
 def _columns(jobs: Sequence[MultiRunJobResult]) -> tuple[AnswerColumn, ...]:
-    """The metric that most jobs are about, what stands beside it (throughput beside latency), the other headlines."""
+    """The metric that most jobs are about, what stands beside it (throughput beside latency), quality, the rest."""
     headlines = [names for job in jobs if (names := headline_of_result(job))]
     if not headlines:
         return ()
@@ -62,8 +63,10 @@ def _columns(jobs: Sequence[MultiRunJobResult]) -> tuple[AnswerColumn, ...]:
     beside = _LATENCIES if primary in THROUGHPUTS else THROUGHPUTS if primary in _LATENCIES else ()
     given = dict.fromkeys(name for job in jobs for name in job.metrics)
     companion = [name for name in beside if name in given][:1]
-    shown = dict.fromkeys([primary, *companion, *(name for names in headlines for name in names)])
-    return tuple(column_of(name, jobs) for name in shown)
+    scores = dict.fromkeys(name for job in jobs for name in scores_of_result(job))
+    others = dict.fromkeys(name for names in headlines for name in names)
+    shown = dict.fromkeys([primary, *companion, *scores, *others])
+    return tuple(column_of(name, jobs, is_score=name in scores) for name in shown)
 
 
 def _rows(jobs: Sequence[MultiRunJobResult], columns: Sequence[AnswerColumn]) -> tuple[AnswerRow, ...]:
@@ -73,7 +76,7 @@ def _rows(jobs: Sequence[MultiRunJobResult], columns: Sequence[AnswerColumn]) ->
             job.index,
             _word(job),
             tuple(_figure(job, column.metric) for column in columns),
-            tuple(check.name for _, check in sorted(reasons_of(job), key=weight)),
+            (reason.severity, reason.check.name) if (reason := main_reason(job)) else None,
         )
         for job in jobs
     ]
@@ -91,7 +94,9 @@ def _figure(job: MultiRunJobResult, metric: str) -> AnswerFigure | None:
     stats = job.metrics.get(metric) if job.state == "done" else None
     if stats is None:
         return None
-    return AnswerFigure(stats.mean if is_quality(metric) else stats.median, stats.interval)
+    if not is_quality(metric) and metric in scores_of_result(job):  # of another's scorer: a mean over answers as well
+        return AnswerFigure(stats.mean, stats.mean_interval)
+    return AnswerFigure(centre_of(stats, metric), stats.interval)
 
 
 def _searches(job: MultiRunJobResult) -> bool:

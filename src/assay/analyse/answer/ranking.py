@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from assay.analyse.answer.records import AnswerColumn, AxisEffect, BestPoints
+from assay.analyse.answer.records import AnswerColumn, AxisEffect, BestPoints, BestQuality
 from assay.analyse.compare.comparability import machine_moved
 from assay.analyse.compare.metric import RelativeChange, change_between, run_values
+from assay.analyse.headline import centre_of
 from assay.analyse.intervals import LEVEL, t_quantile
 from assay.analyse.records import Answer, Interval, MultiRunJobResult
 from assay.metrics import Better
@@ -22,10 +23,15 @@ THROUGHPUTS = ("output_tokens_per_s", "throughput_per_s")
 _WORK_AXES = frozenset({"workload.batch", "load.concurrency"})
 
 
-def column_of(name: str, jobs: Sequence[MultiRunJobResult]) -> AnswerColumn:
+# A judgement is a share or a number of points; whatever has another unit says how fast or how much.
+_UNITS_OF_QUALITY = ("", "%")
+
+
+def column_of(name: str, jobs: Sequence[MultiRunJobResult], *, is_score: bool = False) -> AnswerColumn:
     """A metric as the jobs give it; at least one of them has it."""
     known = [job.metrics[name] for job in jobs if name in job.metrics]
-    return AnswerColumn(name, known[0].unit, next((stats.better for stats in known if stats.better), None))
+    unit, better = known[0].unit, next((stats.better for stats in known if stats.better), None)
+    return AnswerColumn(name, unit, better, is_score or (better is not None and unit in _UNITS_OF_QUALITY))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +70,7 @@ def best_of(jobs: Sequence[MultiRunJobResult], columns: Sequence[AnswerColumn]) 
     if better is None:
         return None
     metric = columns[0].metric
-    ranked = sorted(
-        (job for job in jobs if metric in job.metrics),
-        key=lambda job: job.metrics[metric].median * (1 if better == "lower" else -1),
-    )
+    ranked = _ranked(jobs, columns[0])
     if len(ranked) < 2:
         return None
     level = 1 - (1 - LEVEL) / (len(ranked) - 1)
@@ -79,6 +82,39 @@ def best_of(jobs: Sequence[MultiRunJobResult], columns: Sequence[AnswerColumn]) 
         single = any(job.metrics[metric].runs < 2 for job in (first, *level_with))
         because = "one run does not show how much runs differ" if single else "they differ less than the runs do"
     return BestPoints((first.job, *(job.job for job in level_with)), len(ranked), because)
+
+
+def best_quality_of(jobs: Sequence[MultiRunJobResult], columns: Sequence[AnswerColumn]) -> BestQuality | None:
+    """The jobs whose answers are best, by the first column beside the headline that judges them."""
+    column = next((column for column in columns[1:] if column.is_quality and column.better), None)
+    if column is None or columns[0].is_quality:
+        return None
+    ranked = _ranked(jobs, column)
+    if len(ranked) < 2:
+        return None
+    level = 1 - (1 - LEVEL) / (len(ranked) - 1)
+    best, *others = ranked
+    level_with = [job.job for job in others if not _differ(best, job, column.metric, level)]
+    return BestQuality(column, (best.job, *level_with))
+
+
+def _ranked(jobs: Sequence[MultiRunJobResult], column: AnswerColumn) -> list[MultiRunJobResult]:
+    sign = 1 if column.better == "lower" else -1
+    measured = [job for job in jobs if column.metric in job.metrics]
+    return sorted(measured, key=lambda job: sign * centre_of(job.metrics[column.metric], column.metric))
+
+
+def _differ(a: MultiRunJobResult, b: MultiRunJobResult, metric: str, level: float) -> bool:
+    """Whether two jobs differ by more than their runs; of one run each, whether they differ at all.
+
+    The same answers are judged alike in every run, so that one run says more of a score than of a time.
+    """
+    left, right = run_values(a.metrics[metric]), run_values(b.metrics[metric])
+    if min(left.size, right.size) < 2:
+        return centre_of(a.metrics[metric], metric) != centre_of(b.metrics[metric], metric)
+    change = change_between(left, right)
+    half = t_quantile(level, change.df) * change.error if change.error else 0.0
+    return not change.estimate - half <= 0 <= change.estimate + half
 
 
 def _undecided(pair: _Pair, level: float) -> bool:

@@ -23,6 +23,8 @@ class AnswerColumn:
     metric: str
     unit: str
     better: Better | None
+    is_quality: bool = False
+    """Whether it says how good the answers are, and not how fast they came: a score, or a share without a unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,8 @@ class AnswerRow:
     """`valid`, `suspect` or `invalid`; the state of a job that has no numbers; `not judged`."""
     figures: tuple[AnswerFigure | None, ...]
     """One for each column; None where it was not measured."""
-    doubts: tuple[str, ...]
-    """Names of the failed checks, the most serious first."""
+    reason: tuple[Severity, str] | None
+    """The main reason of the verdict: what it does, and the name of the check or objective."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,15 @@ class BestPoints:
     """How many jobs were held against each other."""
     because: str = ""
     """Why more than one is named."""
+
+
+@dataclass(frozen=True, slots=True)
+class BestQuality:
+    """Which jobs answer best, beside which are fastest."""
+
+    column: AnswerColumn
+    jobs: tuple[str, ...]
+    """Those whose quality no other one exceeds by more than their runs differ, the highest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +131,8 @@ class FailureGroup:
     message: str
     """Of the first of them."""
     try_: str
+    log_tail: tuple[str, ...] = ()
+    """The last lines that the first of them wrote, where they say why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +159,8 @@ class CampaignAnswer:
     """The best first; jobs without numbers last, in their order."""
     best: BestPoints | None
     """None where fewer than two jobs can be ranked."""
+    quality: BestQuality | None
+    """None where no two jobs can be ranked by how good their answers are."""
     effects: tuple[AxisEffect, ...]
     capacities: tuple[SearchedCapacity, ...]
     baseline: BaselineAnswer | None

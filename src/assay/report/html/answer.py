@@ -34,7 +34,9 @@ def doubts(written: WrittenAnswer, record: CampaignRecord) -> Markup | None:
         for doubt in written.doubts
     ]  # fmt: skip
     failed = [
-        _reason("failed", failure.code, _jobs(failure.jobs, labels), failure.message, failure.remedy)
+        _reason(
+            "failed", failure.code, _jobs(failure.jobs, labels), failure.message, failure.remedy, failure.last_lines
+        )
         for failure in written.failures
     ]
     if not reasons and not failed:
@@ -49,8 +51,9 @@ def doubts(written: WrittenAnswer, record: CampaignRecord) -> Markup | None:
     )
 
 
-def _reason(word: str, title: str, jobs: Markup, worst: str, remedy: str) -> Markup:
-    what = el("span", el("strong", title), " ", jobs, el("br"), worst, el("br") if remedy else None,
+def _reason(word: str, title: str, jobs: Markup, worst: str, remedy: str, last_lines: Sequence[str] = ()) -> Markup:
+    log = el("pre", "\n".join(last_lines)) if last_lines else None
+    what = el("div", el("strong", title), " ", jobs, el("br"), worst, log, el("br") if remedy and not log else None,
               el("span", f"→ {remedy}", class_="quiet") if remedy else None)  # fmt: skip
     return el("li", verdict_mark(word), what)
 

@@ -41,11 +41,13 @@ class Chart:
     top: int = 6
     beside: bool = False
     """Labels stand at the left of their marks where the page has room for them."""
+    tall: bool = False
+    """Rows have room for a name and, below it, a number."""
 
     def draw(self, *content: Child) -> Markup:
         """The picture as SVG: the drawing area itself, with the axis in its margins."""
         left = next((room for room in _LEFTS if room >= self.left), _LEFTS[-1])
-        frame = "chart beside" if self.beside else f"chart left-{left} top-{self.top}"
+        frame = f"chart {'beside' if self.beside else f'left-{left} top-{self.top}'}{' tall' if self.tall else ''}"
         head = (el("title", self.title), el("desc", self.description))
         return el("svg", *head, self._grid(), *content, class_=frame, height=self.height, role="img")
 

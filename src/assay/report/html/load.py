@@ -76,7 +76,7 @@ def draw_tail(
         return None
     ticks = [share for share in _TAIL_TICKS if share < 1 - 1 / pooled.size]
     top = next((share for share in _TAIL_TICKS if share >= 1 - 1 / pooled.size), max(_TAIL_TICKS))
-    up = _TailAxis(0.0, top, (*ticks, top))
+    up = _TailAxis(0.0, top, tuple(dict.fromkeys((*ticks, top))))
     shares = 1 - np.logspace(0, np.log10(max(1 - top, 1 / pooled.size)), _KNOTS)
     at = np.quantile(pooled, shares)
     wanted = {statistic: limit for statistic, limit in limits.items() if statistic in ("p50", "median", *TAILS)}
@@ -138,13 +138,13 @@ def _latency_curve(
         for level, job, stats in there
     ]
     tails = [(level, stats.p99) for level, _, stats in there if stats.p99 is not None]
+    marks = [*(PlotPoint(level, value, "tail") for level, value in tails), *medians]
     drawn = plane.draw(
         plane.band(bend.interval.low, bend.interval.high, f"knee at {show(bend.rate)}") if bend else None,
         plane.line([(point.x, point.y) for point in medians], "trace thick"),
         plane.line(tails, "trace tail"),
-        plane.points([PlotPoint(level, value, "tail") for level, value in tails]),
-        plane.points(medians),
-        *(plane.limit(limit, f"objective: {name}.{key} at most {limit:g}") for key, limit in limits.items()),
+        plane.points(marks),
+        *(plane.limit(limit, f"objective: {name}.{key} at most {limit:g}", marks) for key, limit in limits.items()),
     )
     key = f"curve:{path}{f':{rest}' if rest else ''}"
     numbers = partial(_curve_numbers, name, across, there)
@@ -210,7 +210,7 @@ def _search(
         if ends and stats
         else None
     )
-    drawn = plane.draw(band, plane.limit(float(limit), f"objective: at most {limit:g}"), plane.points(points))
+    drawn = plane.draw(band, plane.limit(float(limit), f"objective: at most {limit:g}", points), plane.points(points))
     note = f"{len(points)} probes of {len(searches)} run{'' if len(searches) == 1 else 's'}."
     numbers = partial(_search_numbers, name, points)
     return Picture(f"search:{name}", "load", title, drawn, _SEARCH, note, numbers, wide=True)

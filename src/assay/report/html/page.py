@@ -25,7 +25,7 @@ from assay.report.html.tables import (
 )
 from assay.report.markdown import brief_markdown
 from assay.report.numbers import name_with_unit, show_statistics
-from assay.report.sections import benchmark_file, campaign_facts, environments, job_sections, own_environment, reasons
+from assay.report.sections import benchmark_file, campaign_facts, environments, job_sections, own_environment
 from assay.report.served import load_sheet
 from assay.report.telemetry import efficiency_sheet, energy_sentence
 from assay.report.wording import (
@@ -33,7 +33,7 @@ from assay.report.wording import (
     WORDS_IN_ORDER,
     check_sentence,
     check_word,
-    failed,
+    failed_checks,
     gate_word,
     headline_of,
     headlines,
@@ -279,7 +279,7 @@ def _failure(job: MultiRunJobResult) -> Markup:
 
 def _judgement(job: MultiRunJobResult) -> Markup | None:
     """The heaviest reasons to doubt a result, and its objectives."""
-    doubts = reasons(job)
+    doubts = failed_checks(job)
     lines = [_check(check) for check in doubts[:_MOST_REASONS]] + [_gate(gate) for gate in job.gates[:_MOST_REASONS]]
     left = [
         f"{count} more {what}{'' if count == 1 else 's'}"
@@ -293,7 +293,7 @@ def _judgement(job: MultiRunJobResult) -> Markup | None:
 def _checks(job: MultiRunJobResult) -> Markup:
     unknown = [check for check in job.checks if check.passed is None]
     passed = [check for check in job.checks if check.passed]
-    doubts = reasons(job)
+    doubts = failed_checks(job)
     counts = f"{len(doubts)} failed, {len(unknown)} not applicable or unknown, {len(passed)} passed"
     lines = [*map(_gate, job.gates), *map(_check, (*doubts, *unknown, *passed))]
     return _folded(f"Checks: {counts}", el("ul", *lines, class_="checks"))
@@ -358,4 +358,4 @@ def _rows(job: MultiRunJobResult, label: str) -> Iterator[Sequence[Child]]:
 def _doubts(job: MultiRunJobResult, label: str) -> list[str]:
     if job.state != "done":
         return [f"{verdict_word(job)} – {label}: {unmeasured_sentence(job)}"]
-    return [f"{check_word(check)} – {label}: {check_sentence(check)}" for check in failed(job.checks)]
+    return [f"{check_word(check)} – {label}: {check_sentence(check)}" for check in failed_checks(job)]

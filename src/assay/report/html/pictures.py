@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from assay.analyse.headline import is_quality
+from assay.analyse.headline import centre_of, is_quality
 from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
 from assay.errors import AssayError
 from assay.metrics import METRICS, base_name
@@ -20,7 +20,7 @@ from assay.report.html.plots import HEIGHT, Plane, PlotPoint, PlotRow, draw_rows
 from assay.report.html.samples import SampleTrace, Values, draw_distribution, draw_timeline
 from assay.report.html.stacked import Files
 from assay.report.html.telemetry import draw_telemetry
-from assay.report.numbers import centre_of, decimals_of, show, show_statistics
+from assay.report.numbers import decimals_of, show, show_statistics
 from assay.report.served import is_served
 from assay.report.sheet import shorten
 from assay.report.wording import headline_of, one_line, verdict_word

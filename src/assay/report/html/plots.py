@@ -27,7 +27,12 @@ from assay.report.html.chart import (
 ROW = 44
 _DOT_ROW = 40
 _LONGEST_LABEL = 44
+# Longer names leave no room for a number in the same line of a phone.
+_SHORT_LABEL = 22
+_LANE = 15  # what a line of text takes
 HEIGHT = 250
+_LETTER = 0.025  # of the width of a picture on a phone
+_CLEAR = 14.0  # pixels between the middle of a label and that of a mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +58,12 @@ def draw_rows(rows: Sequence[PlotRow], title: str, axis_title: str, *, style: Li
     bars = style == "bars"
     axis = axis_for(values, zero=bars, may_log=not bars)
     description = "; ".join(f"{row.label}: {row.value}" for row in rows)
-    if bars:
-        chart = Chart(title, description, axis, axis_title, height=ROW * len(rows))
-        return chart.draw(join(_row(row, i * ROW + 15, _bar(axis, row, i * ROW + 30)) for i, row in enumerate(rows)))
-    chart = Chart(title, description, axis, axis_title, height=_DOT_ROW * len(rows), beside=True)
-    return chart.draw(
-        join(_row(row, i * _DOT_ROW + 12, _dot(axis, row, i * _DOT_ROW + 22)) for i, row in enumerate(rows))
-    )
+    tall = any(len(row.label) > _SHORT_LABEL for row in rows)
+    lane = _LANE if tall else 0
+    step, name, mark = (ROW + lane, 15, 30 + lane) if bars else (_DOT_ROW + lane, 12, 26 + lane)
+    chart = Chart(title, description, axis, axis_title, height=step * len(rows), beside=not bars, tall=tall)
+    drawn = _bar if bars else _dot
+    return chart.draw(join(_row(row, i * step + name, drawn(axis, row, i * step + mark)) for i, row in enumerate(rows)))
 
 
 def numbers_of(rows: Sequence[PlotRow], unit: str) -> Numbers:
@@ -70,7 +74,7 @@ def numbers_of(rows: Sequence[PlotRow], unit: str) -> Numbers:
 def _row(row: PlotRow, y: float, mark: Markup) -> Markup:
     name = label(_shortened(row.label), "0%", y, "name")
     value = label(row.value, "100%", y, "value end")
-    content = (name, value, mark)  # the mark on top: on a narrow screen the value goes below it
+    content = (name, value, mark)
     return el("a", *content, href=row.href) if row.href else el("g", *content)
 
 
@@ -146,10 +150,21 @@ class Plane:
     def points(self, points: Iterable[PlotPoint]) -> Markup:
         return join(self._point(point) for point in points)
 
-    def limit(self, value: float, name: str) -> Markup:
-        """A horizontal line that must not be passed, with what it is."""
+    def limit(self, value: float, name: str, points: Sequence[PlotPoint] = ()) -> Markup:
+        """A horizontal line that must not be passed, with what it is, where the fewest of these points are."""
         y = self.y(value)
-        return join((line("0%", "100%", y, y, "limit"), label(name, "100%", y - 5, "tick end")))
+        width = min(len(name) * _LETTER, 0.9)
+
+        def covered(place: tuple[bool, float]) -> int:
+            at_end, base = place
+            low, high = (1 - width, 1.0) if at_end else (0.0, width)
+            return sum(
+                low <= self.across.share(one.x) <= high and abs(self.y(one.y) - base + 4) < _CLEAR for one in points
+            )
+
+        at_end, base = min(((True, y - 5), (False, y - 5), (True, y + 14), (False, y + 14)), key=covered)
+        written = label(name, "100%" if at_end else "0%", base, "tick end" if at_end else "tick")
+        return join((line("0%", "100%", y, y, "limit"), written))
 
     def band(self, low: float, high: float, name: str) -> Markup:
         """An upright band between two values of the horizontal axis, with what it is."""

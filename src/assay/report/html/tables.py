@@ -18,9 +18,10 @@ from assay.report.numbers import (
     show_statistics,
     tail_needs,
 )
+from assay.report.reasons import reason_titles
 from assay.report.sheet import Sheet
 from assay.report.telemetry import with_grade
-from assay.report.wording import failed, headline_of, headlines, verdict_word
+from assay.report.wording import headline_of, headlines, verdict_word
 
 DASH = "–"
 _GLYPHS = {"valid": "✓", "suspect": "!", "invalid": "✕", "failed": "✕", "missed": "✕"}
@@ -88,7 +89,7 @@ def tail_cell(stats: MetricStatistics, statistic: str) -> Child:
 def _summary(job: MultiRunJobResult, label: str, anchor: str) -> Iterator[Sequence[Child]]:
     link = el("a", label, href=f"#{anchor}")
     mark = verdict_mark(verdict_word(job))
-    doubts = ", ".join(check.name for check in failed((*job.checks, *job.gates)))
+    doubts = ", ".join(reason_titles(job))
     for name, stats in headlines(job):
         metric = _metric_name(name, name_with_unit(name, stats.unit) if stats else name) if name else DASH
         why = doubts or DASH if name else f"error[{job.error.code}]" if job.error else doubts

@@ -292,26 +292,34 @@ def existing(name: str, base: Path) -> Path:
     path = Path(name).expanduser()
     path = path if path.is_absolute() else base / path
     if path.is_file():
+        if not path.stat().st_size:
+            message = f"the model file {path} is empty"
+            raise MeasureError(message, code="model", at="target.model", try_="fetch or export it again")
         return path.absolute()  # not resolved: weights lie beside a link, not beside what it points to
     if path.is_dir():
         models = sorted(file.name for file in path.glob("*.onnx"))
         hint = f"name the file: {', '.join(models[:5])}" if models else "give the path of a model file"
         raise MeasureError(f"{path} is a folder", code="model", at="target.model", try_=hint)
-    raise MeasureError(f"{path} does not exist", code="model", at="target.model", try_=_nearest(path))
+    raise MeasureError(f"the model file {path} does not exist", code="model", at="target.model", try_=_nearest(path))
+
+
+_MODEL_ENDINGS = (".onnx", ".ort", ".pt", ".pt2", ".pb")
 
 
 def _nearest(path: Path) -> str:
     """The nearest existing file of that folder, or built-in name."""
     if not path.parent.is_dir():
-        return f"the folder {path.parent} does not exist either; a relative path starts from the benchmark file"
+        start = "the folder of the benchmark file, or else from the current one"
+        return f"the folder {path.parent} does not exist either: a relative path starts from {start}"
     here = [entry.name for entry in path.parent.iterdir() if entry.is_file()]
-    close = difflib.get_close_matches(path.name, here, n=1)
-    if close:
-        return f"did you mean {close[0]}?"
+    # By the names alone: a common ending makes any two short names look alike.
+    stems = {Path(name).stem: name for name in here if name.endswith(_MODEL_ENDINGS)}
+    if close := difflib.get_close_matches(path.stem, stems, n=1):
+        return f"did you mean {stems[close[0]]}?"
     built_in = difflib.get_close_matches(path.stem, BUILTIN_NAMES, n=1)
     if built_in:
         return f"did you mean the built-in model {built_in[0]}?"
-    models = sorted(name for name in here if name.endswith((".onnx", ".ort")))
+    models = sorted(name for name in here if name.endswith(_MODEL_ENDINGS))
     beside = f"in that folder: {', '.join(models[:5])}; " if models else ""
     return f"{beside}built-in models: {', '.join(BUILTIN_NAMES)}"
 

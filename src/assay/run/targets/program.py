@@ -86,12 +86,12 @@ def measure(order: Order, stage: Stage, rules: Rules) -> Measured:  # noqa: ARG0
         with stage.phase("measure"):
             launch = launch or launch_of(order, stage, around, pipe.path)
             ended, capture = _run(launch, around, order)
-        with stage.phase("score"):
             output = capture.finish(timeout_s=2.0)
-            emitted = pipe.finish()
-            service_metrics = logs.finish()
             refuse_ended(around.services.values())  # why a client failed, where its server is gone
             _refuse_failure(ended, launch)
+        with stage.phase("score"):
+            emitted = pipe.finish()
+            service_metrics = logs.finish()
             _take_printed_emits(output, capture, emitted)
             own = [metric for metric in target.metrics if metric.service is None]
             matches, unreadable = find_values(output, own)
@@ -143,7 +143,7 @@ def _refuse_failure(ended: _Ended, launch: Launch) -> None:
     memory = f" at {ended.peak_rss_mb:.0f} MB" if ended.peak_rss_mb is not None else ""
     how = f"was killed by signal {-code}{memory}" if code < 0 else f"exited with code {code}"
     message = f"the command {how}: {launch.shown}"
-    try_ = "run the command by hand; its last output lines are kept with this run"
+    try_ = "run the command by hand, or see all that it wrote: assay logs"
     raise MeasureError(message, code="command", try_=try_)
 
 

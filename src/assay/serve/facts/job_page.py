@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from pydantic import JsonValue
 
-from assay.analyse.headline import is_quality
+from assay.analyse.headline import is_quality, scored_metrics
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
 from assay.documents import from_json
 from assay.errors import AssayError, StoreError
@@ -267,7 +267,7 @@ class _Scores:
     @classmethod
     def of(cls, samples: tuple[SampleSet, ...], run: SingleRunResult, total: int, answered: int) -> _Scores:
         """Scores whose number fits; where some answers have none, it is not known which."""
-        names = _scored(run)
+        names = {name for metrics in scored_metrics(run).values() for name in metrics}
         by_metric = {
             sample.metric: sample.value.tolist()
             for sample in samples
@@ -283,16 +283,6 @@ class _Scores:
         if answered:
             scores |= {name: values[line.answered] for name, values in self.by_answer.items()}
         return {name: value for name, value in scores.items() if np.isfinite(value)}
-
-
-def _scored(run: SingleRunResult) -> set[str]:
-    """The metrics that scorers gave, ours and those of others."""
-    scorers = {**section(run.facts, "scores"), **section(section(run.facts, "answers"), "scorers")}
-    metrics: set[str] = set()
-    for facts in scorers.values():
-        names = facts.get("metrics") if isinstance(facts, dict) else None
-        metrics |= {str(name) for name in names} if isinstance(names, list | tuple) else set()
-    return metrics
 
 
 def _output(run: int, line: _Line, row: Mapping[str, JsonValue], scores: _Scores) -> Output:

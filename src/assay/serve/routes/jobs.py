@@ -11,12 +11,12 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
 
+from assay.analyse.answer import reasons_of
 from assay.analyse.records import MultiRunJobResult
 from assay.analyse.summary import ScoreRecord
 from assay.api.rescore import in_store, keep_scores, kept_scores, rescore, scorers_of
 from assay.documents import to_json
 from assay.report.result import read_campaign
-from assay.report.wording import failed, is_advice
 from assay.run.records import SingleRunResult
 from assay.serve.facts.compare import Comparison, compare_sides, read_sides
 from assay.serve.facts.frontier import Frontier, frontier_of
@@ -95,7 +95,7 @@ def get_job(job: JobId, state: State) -> JobFull:
         summary=detail.summary,
         document=detail.job,
         result=result,
-        advice=tuple(check.name for check in failed(result.checks) if is_advice(check)),
+        reasons=reasons_of(result),
         attempts=server_store.control.attempts(job),
         history=server_store.control.history(job),
         evidence=evidence,

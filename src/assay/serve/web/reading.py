@@ -9,14 +9,15 @@ from typing import Literal
 from pydantic import JsonValue
 from sqlalchemy import func, select
 
+from assay.analyse.answer import reasons_of
 from assay.analyse.compare import compare_metric
 from assay.analyse.compare.comparability import doubted, machine_moved, unusable
+from assay.analyse.headline import centre_of
 from assay.analyse.records import Answer, Interval, MetricStatistics, MultiRunJobResult
 from assay.documents import from_json
 from assay.errors import UsageError
 from assay.metrics import Better
 from assay.plan.job import content_hash
-from assay.report.numbers import centre_of
 from assay.report.result import read_job
 from assay.report.wording import headline_of, job_label, machine_name
 from assay.serve.state import ServerStore
@@ -69,7 +70,7 @@ class ResultView:
     metrics: Mapping[str, MetricView]
     """Those that answer the job's question."""
     doubts: tuple[str, ...]
-    """One sentence per failed check."""
+    """One sentence per failed check and missed objective, the main reason of the verdict first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,7 @@ def result_view(stored: StoredResult) -> ResultView:
         ended_at=job.ended_at,
         point=result.point,
         metrics={name: MetricView.of(result.metrics[name], name) for name in names},
-        doubts=tuple(check.detail for check in (*result.checks, *result.gates) if check.passed is False),
+        doubts=tuple(reason.check.detail for reason in reasons_of(result) if reason.check.passed is False),
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from pydantic import JsonValue
 
+from assay.analyse.answer import Reason
 from assay.analyse.records import MultiRunJobResult
 from assay.place.fleet.protocol import Submission
 from assay.plan.job import Job, JobFile, State
@@ -176,8 +177,8 @@ class JobFull:
     """The job document as agents get it."""
     result: MultiRunJobResult
     """Its result, or what is known so far."""
-    advice: tuple[str, ...]
-    """Names of the checks that failed and change no verdict."""
+    reasons: tuple[Reason, ...]
+    """What speaks against its result, the main reason of its verdict first."""
     attempts: tuple[AttemptRecord, ...]
     history: tuple[EventRecord, ...]
     evidence: tuple[EvidenceView, ...]

@@ -107,11 +107,13 @@ def week() -> DigestMaterial:
         ),
     )
     failed = (
-        FailedJob("chat service", "llama3.1", "error[out-of-memory] in load: killed", UNTIL - 2 * DAY, UNTIL - 2 * DAY),
+        FailedJob(
+            "chat service", "llama3.1", "error[out-of-memory] while loading: killed", UNTIL - 2 * DAY, UNTIL - 2 * DAY
+        ),
         FailedJob(
             "chat service",
             "llama3.1",
-            "error[out-of-memory] in load: killed",
+            "error[out-of-memory] while loading: killed",
             UNTIL - DAY,
             UNTIL - DAY,
             link=ResultLink("c9-job-0", UNTIL - DAY, command="assay results show c9 --job 0"),

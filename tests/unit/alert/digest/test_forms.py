@@ -126,7 +126,8 @@ def test_the_markdown_of_a_week():
     assert "`assay explain f1`" in told
     assert "cannot tell, because the interval of the change reaches over zero" in told
     assert (
-        "| chat service · llama3.1 | 2 | 2025-12-30 to 2025-12-31 | error\\[out-of-memory\\] in load: killed |" in told
+        "| chat service · llama3.1 | 2 | 2025-12-30 to 2025-12-31 | error\\[out-of-memory\\] while loading: killed |"
+        in told
     )
     assert re.search(r"\| energy\\_per\\_item\\_j · training \| 8\.0 % \| \d+ % \|", told)
     assert "agent gpu-02 is lost" in told

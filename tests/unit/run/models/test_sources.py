@@ -148,6 +148,19 @@ def test_missing_path_hints_at_the_nearest(tiny, found, name, hint):
     assert hint in caught.value.problem.try_
 
 
+def test_a_missing_file_is_called_so_and_a_common_ending_makes_no_names_alike(found, tmp_path):
+    (tmp_path / "junk.onnx").write_bytes(b"x")
+    with pytest.raises(MeasureError, match=r"the model file .*/gone.onnx does not exist") as caught:
+        found("gone.onnx")
+    assert caught.value.problem.try_.startswith("in that folder: junk.onnx")
+
+
+def test_an_empty_file_is_no_model(found, tmp_path):
+    (tmp_path / "empty.onnx").touch()
+    with pytest.raises(MeasureError, match=r"the model file .*/empty.onnx is empty"):
+        found("empty.onnx")
+
+
 def test_folder_is_no_model(tiny, found, tmp_path):
     tiny()
     with pytest.raises(MeasureError) as caught:

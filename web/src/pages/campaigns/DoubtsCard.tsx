@@ -20,6 +20,7 @@ interface Reason {
   jobs: string[]
   worst: string
   remedy: string
+  written?: string[]
 }
 
 /** Every reason for doubt and for failure once, with the jobs that it concerns and what to do about it. */
@@ -30,7 +31,7 @@ export function DoubtsCard({ answer }: { answer: Written }) {
   return (
     <Card title="Reasons for doubt">
       <ul className="doubts">
-        {reasons.map(({ key, mark: [tone, glyph, word], title, jobs, worst, remedy }) => (
+        {reasons.map(({ key, mark: [tone, glyph, word], title, jobs, worst, remedy, written = [] }) => (
           <li key={key}>
             <Mark tone={tone} glyph={glyph} word={word} />
             <div>
@@ -41,6 +42,7 @@ export function DoubtsCard({ answer }: { answer: Written }) {
                 </span>
               </p>
               <p>{worst}</p>
+              {written.length > 0 && <pre>{written.join('\n')}</pre>}
               {remedy && <p className="quiet">→ {remedy}</p>}
             </div>
           </li>
@@ -62,6 +64,7 @@ function reasonsOf({ doubts, failures }: Written): Reason[] {
       jobs: one.jobs,
       worst: one.message,
       remedy: one.remedy,
+      written: one.last_lines,
     })),
     ...doubts.map((one) => ({
       key: `${one.severity} ${one.check}`,

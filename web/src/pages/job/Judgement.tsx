@@ -6,6 +6,7 @@ import {
   checkSign,
   evidenceOf,
   type Full,
+  failedChecks,
   failureOf,
   gateSign,
   MEANING,
@@ -17,8 +18,6 @@ import { Card } from '@/parts/Card'
 import { Failure } from '@/parts/Failure'
 import { Mark, State, Verdict } from '@/parts/Mark'
 import { Measured } from '@/parts/Measured'
-
-type Check = Api<'Check'>
 
 /** Whether the numbers of a job can be believed, in plain words, before any of them. */
 export function Judgement({ full }: { full: Full }) {
@@ -44,17 +43,16 @@ export function Judgement({ full }: { full: Full }) {
 
 function Believed({ full }: { full: Full }) {
   const { checks, gates } = full.result
-  const bad = checks.filter((one) => one.passed === false)
   const unknown = checks.filter((one) => one.passed === null)
   const good = checks.filter((one) => one.passed === true)
   return (
     <>
       <Headline full={full} />
-      {bad.length > 0 && <Checks checks={bad} sign={(one) => checkSign(one, full)} />}
+      <Checks signed={failedChecks(full)} />
       {gates.length > 0 && (
         <>
           <h3>Objectives</h3>
-          <Checks checks={gates} sign={gateSign} />
+          <Checks signed={gates.map((check) => ({ check, sign: gateSign(check) }))} />
         </>
       )}
       {good.length + unknown.length > 0 && (
@@ -62,7 +60,7 @@ function Believed({ full }: { full: Full }) {
           <summary>
             {good.length} checks passed{unknown.length > 0 ? `, ${unknown.length} unknown` : ''}
           </summary>
-          <Checks checks={[...unknown, ...good]} sign={(one) => checkSign(one, full)} />
+          <Checks signed={[...unknown, ...good].map((check) => ({ check, sign: checkSign(check) }))} />
         </details>
       )}
     </>
@@ -110,27 +108,24 @@ function Metrics({ metrics }: { metrics: [string, Api<'MetricView'>][] }) {
   )
 }
 
-function Checks({ checks, sign }: { checks: Check[]; sign: (check: Check) => ReturnType<typeof gateSign> }) {
+function Checks({ signed }: { signed: ReturnType<typeof failedChecks> }) {
+  if (signed.length === 0) return null
   return (
     <ul className="checks">
-      {checks.map((one) => {
-        const { tone, glyph, word } = sign(one)
-        return (
-          <li key={one.name}>
-            <Mark tone={tone} glyph={glyph} word={word} square={word === 'cannot tell'} />
-            <span>
-              <strong>{one.name}</strong>: {one.detail}
-            </span>
-          </li>
-        )
-      })}
+      {signed.map(({ check, sign: { tone, glyph, word } }) => (
+        <li key={check.name}>
+          <Mark tone={tone} glyph={glyph} word={word} square={word === 'cannot tell'} />
+          <span>
+            <strong>{check.name}</strong>: {check.detail}
+          </span>
+        </li>
+      ))}
     </ul>
   )
 }
 
 function Why({ full }: { full: Full }) {
   const error = failureOf(full)
-  const bad = full.result.checks.filter((one) => one.passed === false)
   return (
     <div className="why">
       <p>
@@ -138,7 +133,7 @@ function Why({ full }: { full: Full }) {
       </p>
       {error && <p className="quiet">{[`error ${error.code}`, evidenceOf(error)].filter(Boolean).join(', ')}</p>}
       {error?.try_ && <p>Try: {error.try_}</p>}
-      {bad.length > 0 && <Checks checks={bad} sign={(one) => checkSign(one, full)} />}
+      <Checks signed={failedChecks(full)} />
       {error && error.log_tail.length > 0 && (
         <>
           <h3>The last lines of its log</h3>

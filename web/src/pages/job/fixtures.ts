@@ -135,7 +135,13 @@ export const FULL = {
   ],
   evidence: [],
   artefacts: [],
-  advice: ['turbo off or steady'],
+  reasons: [
+    {
+      severity: 'suspect',
+      check: { name: 'machine quiet', passed: false, detail: 'other programs used 18 % of the machine' },
+    },
+    { severity: 'advice', check: { name: 'turbo off or steady', passed: false, detail: 'turbo is on' } },
+  ],
 }
 
 export const HEADLINE = {

@@ -32,13 +32,25 @@ export function versionOf(full: Full): string {
 type Check = Api<'Check'>
 type Sign = { tone: Tone; glyph: string; word: string }
 
-/** How a check of a job is headed; one that failed may be advice, which changes no verdict. */
-export function checkSign(check: Check, { advice }: Pick<Full, 'advice'>): Sign {
-  if (check.passed === null || check.passed === undefined) return { tone: 'unknown', glyph: '◆', word: 'cannot tell' }
-  if (check.passed) return { tone: 'good', glyph: '✓', word: 'passed' }
-  return advice.includes(check.name)
-    ? { tone: 'warn', glyph: 'i', word: 'advice' }
-    : { tone: 'bad', glyph: '✕', word: 'failed' }
+/** How a check that did not fail is headed. */
+export function checkSign(check: Check): Sign {
+  return check.passed
+    ? { tone: 'good', glyph: '✓', word: 'passed' }
+    : { tone: 'unknown', glyph: '◆', word: 'cannot tell' }
+}
+
+const DOES: Partial<Record<Api<'Reason'>['severity'], Sign>> = {
+  invalid: { tone: 'bad', glyph: '✕', word: 'invalid' },
+  suspect: { tone: 'warn', glyph: '!', word: 'suspect' },
+  advice: { tone: 'unknown', glyph: 'i', word: 'advice' },
+}
+
+/** The checks that failed, the main reason of the verdict first, each headed by what it does to the verdict. */
+export function failedChecks({ reasons }: Pick<Full, 'reasons'>): { check: Check; sign: Sign }[] {
+  return reasons.flatMap(({ severity, check }) => {
+    const sign = DOES[severity]
+    return sign === undefined ? [] : [{ check, sign }]
+  })
 }
 
 /** The outcome of an objective; not measured is neither met nor missed. */
@@ -52,10 +64,20 @@ export function failureOf(full: Full): Api<'Failure'> | null {
   return full.result.error ?? full.result.runs.find((run) => run.error)?.error ?? null
 }
 
+const WHILE: Record<string, string> = {
+  prepare: 'while preparing',
+  load: 'while loading',
+  first: 'in the first call',
+  warmup: 'while warming up',
+  measure: 'while measuring',
+  score: 'while reading the results',
+  cleanup: 'while cleaning up',
+}
+
 /** The evidence of a failure that its message does not give. */
 export function evidenceOf(error: Api<'Failure'>): string {
   const parts = [
-    error.phase ? `in the phase ${error.phase}` : '',
+    error.phase ? (WHILE[error.phase] ?? `in phase ${error.phase}`) : '',
     error.signal ? `signal ${error.signal}` : '',
     error.exit_code === null || error.exit_code === undefined ? '' : `exit code ${error.exit_code}`,
     error.memory_mb === null || error.memory_mb === undefined
