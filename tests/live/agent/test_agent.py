@@ -282,7 +282,7 @@ def test_asked_twice_in_one_breath_counts_as_twice(server, run_agent, make_job, 
     server.add(make_job())
     running = run_agent(server, executor, finish=True, **ALL)
     server.wait(lambda: executor.started, what="a start")
-    running.agent._asked = 1  # as if the first had been heard, and the agent not yet woken
+    running.agent._stop_requests = 1  # as if the first had been heard, and the agent not yet woken
     running.agent.request_stop(interrupted=True)
     running.thread.join(20)
     assert running.codes == [130]
