@@ -43,7 +43,7 @@ class _Running:
 
 
 class Agent:
-    """One agent for one server. `run` blocks; `ask_to_stop` may be called from a signal or another thread."""
+    """One agent for one server. `run` blocks; `request_stop` may be called from a signal or another thread."""
 
     def __init__(
         self,
