@@ -71,8 +71,8 @@ def test_several_pods_share_a_load_on_one_service(site):
 
 def test_a_service_that_never_gets_ready_is_reported_with_its_last_words(site):
     broken = ["/bin/sh", "-c", "echo no model found; sleep 1000"]
-    document = served(site, broken, ready={"http": "/health", "within": "10s"})
-    assert site.start(document).wait(180) == 3, site.said()
+    document = served(site, broken, ready={"http": "/health", "within": "20s"})
+    assert site.start(document).wait(300) == 3, site.said()
     job = site.only_job()
     assert job.state == "failed"
     assert "llm" in job.error.message
