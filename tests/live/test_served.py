@@ -198,6 +198,7 @@ def test_an_endpoint_without_a_tokenizer_says_so(tmp_path):
     assert job(result).error.code == "no-tokenizer"
 
 
+@pytest.mark.quiet
 def test_a_rate_is_found_that_meets_the_objective(tmp_path):
     # Four answers at once of 100 ms each: 40 a second are the most that this server can do.
     with llm_server(ttft_ms=100, itl_ms=0, tokens=1, capacity=4) as sim:

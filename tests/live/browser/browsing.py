@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[3]
 # As the server itself: built elsewhere, or beside its code.
 BUILT = Path(os.environ.get("ASSAY_DASHBOARD") or ROOT / "src/assay/serve/dashboard/built")
 AXE = ROOT / "web/node_modules/axe-core/axe.min.js"
-PATIENCE_MS = 30_000
+PATIENCE_MS = 120_000
 Theme = Literal["light", "dark"]
 
 _BROWSERS = (

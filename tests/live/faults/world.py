@@ -25,7 +25,7 @@ from assay.store.samples import encode
 ROOT = Path(__file__).resolve().parents[3]
 LEASE_S = 3.0
 HEARTBEAT_S = 0.5
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 def until(met: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:

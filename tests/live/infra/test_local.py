@@ -28,7 +28,7 @@ from assay.run.processes import is_alive
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 STORES = ("postgresql", "redis", "prometheus")
-PATIENCE_S = 90.0
+PATIENCE_S = 120.0
 BENCH = "benchmark: tiny\ntarget: {model: shufflenet}\nmeasure: {runs: 2, warmup: none, until: {samples: 20}}\n"
 
 
@@ -91,7 +91,7 @@ class System:
     def client(self, role: str = "admin") -> httpx.Client:
         token = (self.folder / "secrets" / f"{role}.token").read_text().strip()
         url, headers = f"http://127.0.0.1:{self.port('server')}/api/v1", {"authorization": f"Bearer {token}"}
-        return httpx.Client(base_url=url, headers=headers, timeout=30, trust_env=False)
+        return httpx.Client(base_url=url, headers=headers, timeout=PATIENCE_S, trust_env=False)
 
 
 def until(condition, what: str, patience_s: float = PATIENCE_S):

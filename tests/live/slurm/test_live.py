@@ -19,7 +19,7 @@ from assay.store.telemetry import FILE, decode
 
 pytestmark = pytest.mark.live
 # A file lets it end: the tests do not depend on how fast the machine is.
-WAITS = "while [ ! -e {folder}/go ]; do sleep 0.1; done; echo x=3"
+WAITS = "touch {folder}/begun; while [ ! -e {folder}/go ]; do sleep 0.1; done; echo x=3"
 LLM = "assay sim llm --host {host} --port {port} --ttft 5ms --itl 1ms --tokens 8"
 
 
@@ -59,8 +59,8 @@ class Begun:
     campaign: str
 
     def runs(self) -> None:
-        """Wait until its job does."""
-        self.site.until("it runs", lambda: self.site.running(self.campaign, "jobs-0"))
+        """Wait until its command does."""
+        self.site.until("it runs", (self.site.folder / "begun").exists)
 
     def follow(self) -> subprocess.Popen[bytes]:
         """Come back to it."""
@@ -96,7 +96,9 @@ def node_lost(begun):
     """Node n4 is down with the two jobs that ran on it."""
     for name in ("lost", "put-back"):
         begun[name].runs()
-    begun["lost"].site.slurm.run("scontrol", "update", "nodename=n4", "state=down", "reason=test")
+    slurm = begun["lost"].site.slurm
+    slurm.run("scontrol", "update", "nodename=n4", "state=down", "reason=test")  # it need not find out by itself
+    slurm.kill_node("n4")
 
 
 @pytest.mark.usefixtures("begun")
@@ -286,11 +288,11 @@ def test_a_job_that_lost_its_node_and_was_put_back_runs_again(begun):
     again = begun["put-back"]
     slurm, number = again.site.slurm, again.site.queue(again.campaign)[0][0].partition("_")[0]
     go(again.site)
+    slurm.start_node("n4")
     follower = again.follow()
 
     def over() -> bool:
-        # Slurm itself waits two minutes. The node may be back already, and the job may run or still be put back.
-        slurm.run("scontrol", "update", "nodename=n4", "state=resume", check=False)
+        # Slurm itself waits two minutes, unless the job is still being put back or runs already.
         slurm.run("scontrol", "update", f"jobid={number}", "starttime=now", check=False)
         return follower.poll() is not None
 

@@ -10,7 +10,7 @@ import pytest
 from assay.engines.slurm.folder import SharedFolder
 from assay.engines.slurm.plan import group
 from assay.engines.slurm.scheduler import ClusterFacts, Partition
-from assay.engines.slurm.scripts import ScriptContext, monitor_batch, plan_batches, script_of
+from assay.engines.slurm.scripts import ScriptContext, monitor_batch, plan_batches, script_of, variables
 from assay.plan.plan import make_plan
 from assay.spec.load import load
 
@@ -122,6 +122,12 @@ def test_a_value_with_a_line_break_never_gets_into_a_script():
     )
     with pytest.raises(UsageError):
         script_of(one, evil).text()
+
+
+def test_nodes_are_told_what_to_do_about_a_held_device_whoever_submits(monkeypatch):
+    monkeypatch.setenv("ASSAY_LOCK", "off")  # sbatch sends the variables of the user; slurmrestd does not
+    assert variables("off", control=True) == {"ASSAY_LOCK": "off"}
+    assert variables(None, control=False) == {"ASSAY_CONTROL": "off"}
 
 
 def test_a_service_may_have_a_time_of_its_own():

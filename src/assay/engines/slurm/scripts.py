@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -346,5 +345,5 @@ def write_scripts(making: ScriptContext, batches: Sequence[BatchPlan]) -> None:
 
 def variables(lock: str | None, *, control: bool) -> dict[str, str]:
     """What the nodes must know of how `assay run` was called."""
-    variables = {"ASSAY_LOCK": lock} if lock and os.environ.get("ASSAY_LOCK") != lock else {}
+    variables = {"ASSAY_LOCK": lock} if lock else {}
     return variables if control else {**variables, "ASSAY_CONTROL": "off"}

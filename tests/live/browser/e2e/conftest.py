@@ -29,7 +29,7 @@ class Lab:
 
     def ended(self, campaign: str) -> str:
         """Wait until a campaign has ended; its state."""
-        return str(wait_for(lambda: self._state(campaign), 120, f"the end of {campaign}"))
+        return str(wait_for(lambda: self._state(campaign), what=f"the end of {campaign}"))
 
     def _state(self, campaign: str) -> str | None:
         state = self.api.get(f"/campaigns/{campaign}").json()["state"]
@@ -47,7 +47,7 @@ def lab(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         agent = subprocess.Popen(command, stdout=log, stderr=log, env=dict(os.environ))
     api = api_of(server.url)
     try:
-        wait_for(lambda: api.get("/agents").json()["items"], 60, (folder / "agent.log").read_text)
+        wait_for(lambda: api.get("/agents").json()["items"], what="the agent")
         yield Lab(server.url, api, AGENT)
     finally:
         api.close()
