@@ -39,7 +39,9 @@ test: components
 	$(BIN)/python -m pytest $(PARALLEL) -m 'not quiet and not nightly' --durations=40 --junitxml=test-results/tests.xml
 	$(BIN)/python -m pytest -m quiet --junitxml=test-results/quiet.xml
 
-# The second tier: every page of the documentation, every size and theme, both databases, every release, 500 jobs.
+# The second tier: every page of the documentation, every size and theme, both databases, every release, 500 jobs, and
+# new examples for each property.
+test-all: export ASSAY_NEW_EXAMPLES := 1
 test-all: components
 	$(BIN)/python -m pytest $(PARALLEL) -m 'not quiet' --durations=40 --junitxml=test-results/all.xml
 	$(BIN)/python -m pytest -m quiet --junitxml=test-results/quiet.xml
