@@ -15,12 +15,13 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 
 import psutil
 import pytest
+from tests.support.ports import free_port
 
 PATIENCE_S = 120.0
 PROGRAMS = ("munged", "slurmctld", "slurmd", "slurmrestd", "sbatch", "squeue", "sacct", "scancel", "scontrol", "sinfo")
@@ -216,7 +217,7 @@ class SlurmCluster:
 
     def _rest_port(self) -> int:
         if "rest by token" not in self._processes:
-            self._port = free_ports(1)[0]
+            self._port = free_port()
             words = ("slurmrestd", *REST, "-a", "rest_auth/jwt", f"127.0.0.1:{self._port}")
             self._spawn("rest by token", *words, more={"SLURM_JWT": "daemon", **AS_ROOT})
             self._until("slurmrestd listens", lambda: _listens(self._port))
@@ -239,7 +240,7 @@ class SlurmCluster:
         _secret(self.folder / "jwt.key", 32)
         for index in range(2):
             os.mknod(self.folder / "dev" / f"gpu{index}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
-        port, *ports = free_ports(len(self.nodes) + 1)
+        port, *ports = [free_port() for _ in range(len(self.nodes) + 1)]
         lines = [
             f"NodeName={node} NodeAddr={self.address(node)} Port={own} CPUs=4 RealMemory=4000 Gres=gpu:h200:2"
             for node, own in zip(self.nodes, ports, strict=True)
@@ -279,15 +280,6 @@ class SlurmCluster:
             self.folder / f"{name}{suffix}" for name in (*names, "slurmctld") for suffix in (".log", ".started.log")
         ]
         return "\n".join(f"{log.name}: {log.read_text()[-1500:]}" for log in logs if log.exists())
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, all different."""
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
 
 
 def lacking() -> str:

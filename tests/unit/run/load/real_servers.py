@@ -154,7 +154,9 @@ class Server:
 @contextmanager
 def uvicorn_server(folder: Path, http: str, keep_alive_s: int = 5) -> Iterator[Server]:
     """The application under uvicorn, with one of its two parsers."""
-    (port,) = _ports(1)
+    from tests.support.ports import free_port  # uvicorn imports this module without the tests
+
+    port = free_port()
     words = ["--port", str(port), "--http", http, "--timeout-keep-alive", str(keep_alive_s), "--log-level", "error"]
     loop = "uvloop" if http == "httptools" else "asyncio"
     command = [sys.executable, "-m", "uvicorn", f"{__name__}:application", "--loop", loop, "--ws", "none", *words]
@@ -191,7 +193,9 @@ def nginx_server(folder: Path, app: str) -> Iterator[Server]:
     if program is None:
         pytest.skip("nginx is not installed")
     _files(folder)
-    plain, secure, older, nobody = _ports(4)
+    from tests.support.ports import free_port  # uvicorn imports this module without the tests
+
+    plain, secure, older, nobody = (free_port() for _ in range(4))
     config = NGINX.format(
         folder=folder, app=app, plain=plain, secure=secure, older=older, nobody=nobody, user=getpass.getuser()
     )
@@ -241,7 +245,9 @@ def caddy_server(folder: Path, app: str) -> Iterator[Server]:
             pytest.fail("caddy is not in .venv-servers; run scripts/servers.sh")
         pytest.skip("caddy is not in .venv-servers; run scripts/servers.sh")
     _files(folder)
-    plain, secure = _ports(2)
+    from tests.support.ports import free_port  # uvicorn imports this module without the tests
+
+    plain, secure = free_port(), free_port()
     (folder / "Caddyfile").write_text(CADDY.format(folder=folder, app=app, plain=plain, secure=secure))
     command = [str(program), "run", "--config", str(folder / "Caddyfile"), "--adapter", "caddyfile"]
     own = {"HOME": str(folder), "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder), "GOMAXPROCS": "1"}
@@ -292,15 +298,3 @@ def _await(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
             sleep(0.02)
         else:
             return
-
-
-def _ports(number: int) -> list[int]:
-    """Ports that nobody listens on, all different."""
-    probes = [socket.socket() for _ in range(number)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()

@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 from tests.support.certificate import self_signed
+from tests.support.ports import free_port
 from tests.unit.run.load.loads import drive, outcomes, rate, users
 from tests.unit.run.load.raw_server import chunked, plain, raw_server, request_of
 
@@ -182,8 +183,7 @@ def test_a_stream_that_never_ends_is_cut_and_what_came_is_kept(tmp_path):
 
 
 def test_a_closed_port_is_refused_and_the_run_ends_by_itself(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     began = time.perf_counter()
     recording = drive(f"http://127.0.0.1:{port}", tmp_path, users(4), duration_s=250)
     assert outcomes(recording) == {"refused": len(recording)}
