@@ -12,7 +12,7 @@ def percent(share: float, *, signed: bool = False) -> str:
         return "an unknown share"
     value = 100 * share
     places = 2 if abs(value) < 0.1 and value else 1 if abs(value) < 10 else 0
-    return f"{value:{'+' if signed else ''}.{places}f} %"
+    return f"{value:{'+' if signed else ''},.{places}f} %"
 
 
 def count(number: int, thing: str) -> str:

@@ -19,7 +19,7 @@ from assay.cli.options import (
     StoreOption,
     bare_option,
 )
-from assay.cli.output import exit_code, rendered, say
+from assay.cli.output import exit_code, rendered, say, terminal_width
 from assay.cli.target import TargetOptions
 
 if TYPE_CHECKING:
@@ -229,10 +229,20 @@ def _where(result: CampaignResult, written: Sequence[Path]) -> Iterator[str]:
     look = f"open {result.address}/campaigns/{campaign}" if server else f"assay serve → {_DASHBOARD}/{campaign}"
     steps = [f"assay report {campaign}"] if not written else []
     if any(job.metrics for job in result.record.jobs):
-        yield f"next    {' · '.join([*steps, look, 'assay compare latest~1 latest'])}"
+        steps += [look, "assay compare latest~1 latest"]
     else:
-        yield f"next    assay logs {campaign} · {look}"
+        steps = [f"assay logs {campaign}", look]
+    yield from _next_steps(steps)
     yield f"result  {campaign}"
+
+
+def _next_steps(steps: Sequence[str]) -> Iterator[str]:
+    """What to do next on one line, or on one line each where the terminal is too narrow for all."""
+    line = f"next    {' · '.join(steps)}"
+    if len(line) <= terminal_width():
+        yield line
+    else:
+        yield from (f"{'' if place else 'next':<8}{step}" for place, step in enumerate(steps))
 
 
 def refuse_folder(folder: Path) -> None:

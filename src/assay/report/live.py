@@ -33,6 +33,7 @@ from assay.run.records import SingleRunResult
 from assay.units import show_seconds
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.progress import TaskID
 
 REDRAWS_PER_S = 4
@@ -42,6 +43,7 @@ PROGRESS_PER_S = 4
 MAX_LINE = 1000  # characters of one line of a log
 # A reader that takes nothing for this long is given up for the current event; measuring continues.
 PATIENCE_S = 2.0
+_ENOUGH_SHARE = 0.1  # of what is measured, before it says how long the rest takes
 _CHUNK = 512  # what every system writes to a pipe that has room without waiting
 
 
@@ -185,25 +187,33 @@ class PlainView(View):
 
 
 class LiveView(View):
-    """A bar for the jobs and one for the current run, redrawn in place; finished jobs stay as lines above."""
+    """A bar for the jobs, one for the runs and a line of what comes in, redrawn in place; what is over stays above."""
 
     def __init__(self, stream: TextIO | None = None, now: Callable[[], float] = time.monotonic) -> None:
         # Here, as only a picture needs it: a plain or silent run starts sooner and stays smaller without.
         from rich.console import Console
+        from rich.live import Live
         from rich.markup import escape
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
         from rich.table import Column
 
         self._escape = escape
         self._console = Console(file=stream or sys.stderr, highlight=False, soft_wrap=True)
+        # Cut off at the edge, and at no other column's cost: a row that wraps would make the picture jump.
+        last = Column(no_wrap=True, overflow="ellipsis", ratio=1)
         self._bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=12),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
-            # Cut off at the edge: a row that wraps would make the picture jump.
-            TextColumn("{task.fields[note]}", style="dim", table_column=Column(no_wrap=True, overflow="ellipsis")),
+            TextColumn("{task.fields[note]}", style="dim", table_column=last),
             console=self._console,
+            expand=True,
+        )
+        self._detail = ""
+        self._live = Live(
+            console=self._console,
+            get_renderable=self.picture,
             refresh_per_second=REDRAWS_PER_S,
             transient=True,
         )
@@ -218,7 +228,15 @@ class LiveView(View):
         self._left.runs = runs
         self._jobs = self._bars.add_task("jobs", total=jobs, note="")
         self._runs = self._bars.add_task("runs", total=None, note="")
-        self._bars.start()
+        self._live.start()
+
+    def picture(self) -> Group:
+        """What is redrawn: the bars, and below them what the current run reports."""
+        from rich.console import Group
+        from rich.text import Text
+
+        detail = Text(f"{'':5}{self._detail}", style="dim", no_wrap=True, overflow="ellipsis")
+        return Group(self._bars.get_renderable(), detail)
 
     def job(self, job_id: str, label: str, index: int, of: int) -> None:  # noqa: ARG002  (the label is shorter)
         self._label = one_line(label)
@@ -234,10 +252,13 @@ class LiveView(View):
 
     def phase(self, name: str) -> None:
         self._phase = one_line(name)
+        self._left.phase(name)
         self._set_run(note=self._escape(self._phase))
 
     def progress(self, share: float, note: str) -> None:
-        self._set_run(note=self._escape(progress_sentence(self._phase, share, note)))
+        self._left.progress(share)
+        self._show_job()
+        self._set_run(note=self._escape(how_far(self._phase, share, note)), detail=note)
 
     def run_done(self, result: SingleRunResult) -> None:
         self._left.end()
@@ -259,22 +280,26 @@ class LiveView(View):
         """In place of the phase, until the next one: what holds no longer disappears."""
         if self._runs is None:
             self.note(text)
-        self._set_run(note=self._escape(one_line(text)))
+        self._set_run(note="", detail=text)
 
     def close(self) -> None:
-        self._bars.stop()
+        self._live.stop()
 
     def _show_job(self) -> None:
         if self._jobs is not None:
             left = self._left.sentence()
             self._bars.update(self._jobs, note=self._escape(f"{left} · {self._label}" if left else self._label))
 
-    def _set_run(self, **fields: object) -> None:
+    def _set_run(self, *, detail: str = "", **fields: object) -> None:
+        self._detail = one_line(detail)
         if self._runs is not None:
             self._bars.update(self._runs, **fields)  # type: ignore[arg-type]
 
     def _print(self, kind: str, text: str) -> None:
-        self._console.print(f"{kind:<8}  {text}", markup=False)
+        from assay.report.sheet import wrap
+
+        head = f"{kind:<8}  "
+        self._console.print("\n".join(wrap(text, self._console.width, " " * len(head), head)), markup=False)
 
 
 class TimeLeft:
@@ -289,9 +314,18 @@ class TimeLeft:
         self._spent_s = 0.0
         self._measured = 0
         self._began_s: float | None = None
+        self._measures_since_s: float | None = None
+        self._share = 0.0
 
     def begin(self) -> None:
-        self._began_s = self._now()
+        self._began_s, self._measures_since_s, self._share = self._now(), None, 0.0
+
+    def phase(self, name: str) -> None:
+        self._measures_since_s, self._share = (self._now() if name == "measure" else None), 0.0
+
+    def progress(self, share: float) -> None:
+        """So much of the phase is done, from 0 to 1."""
+        self._share = min(share, 1.0)
 
     def end(self) -> None:
         if self._began_s is not None:
@@ -308,17 +342,29 @@ class TimeLeft:
 
     def sentence(self) -> str:
         left = self.runs - self._ended
-        if not self._measured or left <= 0:
+        gone_s = 0.0 if self._began_s is None else self._now() - self._began_s
+        each_s = self._each_s(gone_s)
+        if each_s is None or left <= 0:
             return ""
-        left_s = max(1, round(left * self._spent_s / self._measured))
+        left_s = max(1, round(left * each_s - min(gone_s, each_s)))
         return f"about {f'{left_s} s' if left_s < 60 else show_seconds(left_s)} left"
+
+    def _each_s(self, gone_s: float) -> float | None:
+        """How long a run takes: as those that ended did, else as far as the first one has come; None before that."""
+        if self._measured:
+            return self._spent_s / self._measured
+        if self._measures_since_s is None or self._share < _ENOUGH_SHARE:
+            return None
+        return gone_s + (self._now() - self._measures_since_s) * (1 - self._share) / self._share
 
 
 def progress_sentence(phase: str, share: float, note: str) -> str:
-    suffix = f" · {one_line(note)}" if note else ""
-    if share <= 0 and note:  # it waits for something, or has just begun
-        return f"{phase}{suffix}"
-    return f"{phase} {min(max(share, 0.0), 1.0):.0%}{suffix}"
+    return f"{how_far(phase, share, note)}{f' · {one_line(note)}' if note else ''}"
+
+
+def how_far(phase: str, share: float, note: str) -> str:
+    """The phase with how much of it is done; without that where it waits for something, or has just begun."""
+    return phase if share <= 0 and note else f"{phase} {min(max(share, 0.0), 1.0):.0%}"
 
 
 def campaign_sentence(campaign_id: str, jobs: int, runs: int, note: str) -> str:

@@ -28,7 +28,7 @@ PAGES = (
           "A form, the file with completion and errors, and what would happen, before anything runs."),
     Shown("campaigns", "Campaigns", "/campaigns", "Every submission, with its state and progress."),
     Shown("campaign", "Campaign", "/campaigns/{campaign}",
-          "The answer first, then pictures, every doubt once, and the grid of its jobs, live."),
+          "The answer first, then its jobs as a table or a grid, pictures, and every doubt once, live."),
     Shown("job", "Job", "/jobs/{job}", "The verdict in plain words, then everything that was measured."),
     Shown("job-llm", "Job of a language model", "/jobs/{llm_job}",
           "First token, gaps between tokens, goodput, and the answers with their scores."),

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
+from rich.console import Console
 
 from assay.analyse.records import Check, Comparison, Interval
 from assay.report.comparison import answers_table, comparison_cells
@@ -162,32 +163,57 @@ def test_the_live_view_leaves_the_finished_jobs_as_lines(build):
 
 def test_the_live_view_shows_the_time_the_value_and_only_what_still_holds(build):
     out = Terminal()
-    clock = iter(range(0, 1000, 30))  # a run takes 30 s
-    view = LiveView(out, now=lambda: float(next(clock)))
-    view._console.width = 100
+    clock = {"s": 0.0}
+    view = LiveView(out, now=lambda: clock["s"])
+    view._console.width = 80
     view.campaign("c-1", 2, 10, "")
     view.job("c-1-job-0", "batch=1", 0, 2)
     view.run(0, 5)
     view.waiting("waiting for cpu: held by another benchmark")
     assert "waiting for cpu: held by another benchmark" in picture(view)
     view.phase("measure")
-    view.progress(0.5, "latency 12 ms")
-    assert "measure 50% · latency 12 ms" in picture(view)
-    assert "waiting" not in picture(view)
+    clock["s"] = 5.0
+    view.progress(0.05, "latency 12 ms")
     assert "left" not in picture(view)
+    clock["s"] = 15.0
+    view.progress(0.5, "812 requests, 9.8/s, ttft 12 ms, 3 errors, 12 in flight, and what else there is")
+    jobs, runs, detail = picture(view).splitlines()
+    assert jobs.rstrip().endswith("about 4 min 45 s left · batch=1")  # half of a run of 30 s, and nine more
+    assert runs.rstrip().endswith("measure 50%")
+    assert detail.strip() == "812 requests, 9.8/s, ttft 12 ms, 3 errors, 12 in flight, and what else the…"
+    clock["s"] = 30.0
     view.run_done(build.done_job().runs[0])
     shown = picture(view)
     assert "about 4 min 30 s left · batch=1" in shown  # nine runs of 30 s
+    assert "812 requests" not in shown
     assert re.search(r"jobs .* 0/2 +0:00:0\d", shown)
+    view.run(1, 5)
+    clock["s"] = 50.0
+    view.phase("measure")
+    view.progress(0.2, "waiting at most 2 min for the first answer of a server with a long name.example.com")
+    jobs, runs, _ = picture(view).splitlines()
+    assert "about 4 min 10 s left" in jobs
+    assert re.match(r"runs .{12} 1/5 0:00:0\d measure 20%", runs)  # a long note takes room from nothing
     view.close()
     assert "note      waiting" not in out.getvalue()
 
 
 def picture(view: LiveView) -> str:
     """What a person sees now."""
-    with view._console.capture() as captured:
-        view._console.print(view._bars.get_renderable())
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", captured.get())
+    out = io.StringIO()
+    Console(file=out, width=view._console.width, soft_wrap=True).print(view.picture())
+    return out.getvalue()
+
+
+def test_lines_of_the_live_view_break_between_words(build):
+    out = Terminal()
+    view = LiveView(out)
+    view._console.width = 60
+    view.note("the server at http://127.0.0.1:8000/v1 speaks openai-chat and counts tokens; model sim")
+    assert re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue()).splitlines() == [
+        "note      the server at http://127.0.0.1:8000/v1 speaks",
+        "          openai-chat and counts tokens; model sim",
+    ]
 
 
 def test_runs_that_were_measured_earlier_take_no_time_now():

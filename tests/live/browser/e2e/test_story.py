@@ -48,7 +48,7 @@ def test_from_the_editor_to_a_comparison(browser, lab):
         expect(page.locator(".lead")).to_contain_text("done", timeout=120_000)
 
         # Read its result.
-        page.get_by_role("region", name="Results").get_by_role("link").first.click()
+        page.get_by_role("region", name="Results of the jobs").get_by_role("link").first.click()
         page.wait_for_url(re.compile(r"/jobs/\w+"))
         expect(page.get_by_role("region", name="Verdict")).to_contain_text("3 of 3 runs succeeded")
         expect(page.get_by_role("region", name="Verdict")).to_contain_text("items_per_s")

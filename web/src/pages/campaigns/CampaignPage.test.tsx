@@ -115,7 +115,7 @@ const grid = () => screen.findByRole('region', { name: /^Jobs by/ })
 
 it('lays the jobs out by the axes of the matrix, each with its state or its number and interval', async () => {
   answer(ANSWERS)
-  show()
+  show('?view=grid')
   const table = within(await grid())
   expect(table.getAllByRole('columnheader').map((one) => one.textContent)).toEqual(['batch', 'threads 1', 'threads 2'])
   expect(await table.findByText('21.13')).toBeTruthy()
@@ -137,6 +137,7 @@ it('counts running jobs by phase, and jobs by state', async () => {
 it('keeps the chosen axes in the address', async () => {
   answer(ANSWERS)
   const { router } = show()
+  await userEvent.click(await screen.findByRole('tab', { name: 'Grid' }))
   await userEvent.selectOptions(await screen.findByLabelText('Rows'), 'target.threads')
   await waitFor(() =>
     expect(router.state.location.search).toMatchObject({ rows: 'target.threads', columns: 'workload.batch' }),
@@ -150,10 +151,10 @@ it('keeps the chosen axes in the address', async () => {
 
 it('shows what users wrote as text, never as markup', async () => {
   answer(ANSWERS)
-  const { container } = show()
+  const { container } = show('?view=grid')
   expect(await screen.findByRole('heading', { level: 1, name: 'image <i>classifier</i>' })).toBeTruthy()
   expect(within(await grid()).getByText('error[command]: <b>it fell over</b>')).toBeTruthy()
-  expect(await screen.findByText('the <u>machine</u> was not quiet')).toBeTruthy()
+  expect(await screen.findByTitle('the <u>machine</u> was not quiet')).toBeTruthy()
   expect(container.querySelector('main i, td b, u')).toBeNull()
 })
 
@@ -227,20 +228,46 @@ it('sorts the results as the address says', async () => {
   expect(labels).toEqual(['batch=8 threads=2', 'batch=8 threads=1', 'batch=1 threads=2', 'batch=1 threads=1'])
 })
 
+it('sorts by the number of a metric and shows the interval of a score', async () => {
+  const columns = [...WRITTEN.columns, { metric: 'recall', unit: '', better: 'higher', is_quality: true }]
+  const cells = (value: string, recall: string) => [
+    { value, interval: '', spread: '±1 %' },
+    { value: '47', interval: 'not shown', spread: '±1 %' },
+    { value: recall, interval: '0.60 to 0.64', spread: '±3 %' },
+  ]
+  const line = (at: number, value: string, recall: string) => ({
+    job: `c1-job-${at}`,
+    index: at,
+    label: `job ${at}`,
+    verdict: 'valid',
+    cells: cells(value, recall),
+    reason: '',
+  })
+  const lines = [line(1, '900', '0.62'), line(0, '1,200', '0.97')]
+  answer({ ...ANSWERS, 'GET /api/v1/campaigns/c1/answer': { ...WRITTEN, columns, lines } })
+  show('?sort=-metric.latency_ms')
+  const table = within(await screen.findByRole('region', { name: 'Results of the jobs' }))
+  expect((await table.findByText('0.62')).parentElement?.textContent).toContain('0.60 to 0.64')
+  expect(table.queryByText(/not shown/)).toBeNull()
+  expect(table.getAllByRole('row')[1]?.textContent).toContain('1,200')
+})
+
 it('begins with the answer, then the jobs with the best first, pictures and each doubt once', async () => {
   answer({ ...ANSWERS, 'GET /api/v1/campaigns/c1': { ...FULL, state: 'done', jobs_ended: 4 } })
   const { container } = show()
   expect(await screen.findByText(/^Fastest: batch=1 threads=1/)).toBeTruthy()
-  const ranked = within(screen.getByRole('region', { name: 'Jobs, the best first' }))
+  const ranked = within(screen.getByRole('region', { name: 'Results of the jobs' }))
   expect(ranked.getAllByRole('row')[1]?.textContent).toContain('20.97 to 21.30')
+  expect(ranked.getAllByRole('row')[1]?.textContent).toContain('machine busy')
   expect(ranked.getAllByRole('row')[2]?.textContent).toContain('failed')
+  expect(screen.getAllByText('21.13')).toHaveLength(1)
   expect(await screen.findByRole('heading', { name: 'latency_ms of all jobs' })).toBeTruthy()
   const doubts = within(screen.getByRole('region', { name: 'Reasons for doubt' }))
   expect(doubts.getByText('machine busy')).toBeTruthy()
   expect(doubts.getByText(/^→ end other programs/)).toBeTruthy()
   expect(doubts.getByText(/2 more reasons/)).toBeTruthy()
   const titles = [...container.querySelectorAll('h2')].map((one) => one.textContent)
-  expect(titles.slice(0, 4)).toEqual(['Answer', 'Progress', 'Pictures', 'Reasons for doubt'])
+  expect(titles.slice(0, 4)).toEqual(['Answer', 'Jobs', 'Pictures', 'Reasons for doubt'])
 })
 
 it('shows of each running job what it measures at this moment', async () => {

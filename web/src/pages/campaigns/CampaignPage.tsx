@@ -8,10 +8,9 @@ import { CampaignActions } from '@/pages/campaigns/CampaignActions'
 import { CurvesCard } from '@/pages/campaigns/CurvesCard'
 import { useCalm } from '@/pages/campaigns/calm'
 import { DoubtsCard } from '@/pages/campaigns/DoubtsCard'
-import { GridCard } from '@/pages/campaigns/GridCard'
+import { JobsCard } from '@/pages/campaigns/JobsCard'
 import { PlacementCard } from '@/pages/campaigns/PlacementCard'
 import { ProgressCard } from '@/pages/campaigns/ProgressCard'
-import { ResultsCard } from '@/pages/campaigns/ResultsCard'
 import { count, pairs } from '@/pages/campaigns/words'
 import { Asked } from '@/parts/Asked'
 import { Empty } from '@/parts/Empty'
@@ -72,17 +71,17 @@ function Content({ campaign }: { campaign: Api<'CampaignDetail'> }) {
   return (
     <>
       {isOver && answer.data && <AnswerCard answer={answer.data} />}
-      <ProgressCard campaign={campaign} />
+      {!isOver && <ProgressCard campaign={campaign} />}
       {campaign.state === 'running' && campaign.engine === 'fleet' && (campaign.counts.pending ?? 0) > 0 && (
         <PlacementCard campaign={campaign.id} />
       )}
       {answer.error && <Failure error={answer.error} again={() => void answer.refetch()} />}
       {!isOver && answer.data && <AnswerCard answer={answer.data} />}
+      {results.error && <Failure error={results.error} again={() => void results.refetch()} />}
+      <JobsCard campaign={campaign} results={results.data ?? []} answer={answer.data} />
       {hasEnded && <CurvesCard campaign={campaign.id} ended={ended} />}
       {answer.data && <DoubtsCard answer={answer.data} />}
-      {results.error && <Failure error={results.error} again={() => void results.refetch()} />}
-      <GridCard jobs={campaign.job_list} all={campaign.jobs} results={results.data ?? []} />
-      <ResultsCard campaign={campaign} results={results.data ?? []} />
+      {isOver && <ProgressCard campaign={campaign} />}
     </>
   )
 }

@@ -448,7 +448,7 @@ class Driver:
 
     def _progress_note(self) -> str:
         (begin, before), (end, answered) = self._counts[0], self._counts[-1]
-        words = [f"{answered:,} requests"]
+        words = [f"{answered:,} request{'' if answered == 1 else 's'}"]
         if end > begin:
             words.append(f"{(answered - before) / ((end - begin) / 1e9):.3g}/s")
         if self._first_pieces:

@@ -4,7 +4,6 @@ import { useChoices } from '@/app/choices'
 import { GridSheet } from '@/pages/campaigns/GridSheet'
 import { type Axis, axesOf, chosenAxes, EACH, NONE, sheetsOf } from '@/pages/campaigns/grid'
 import { type Scale, scaleOf } from '@/pages/campaigns/Whisker'
-import { Card } from '@/parts/Card'
 import { Field } from '@/parts/Field'
 import { show } from '@/parts/numbers'
 
@@ -13,7 +12,7 @@ type Result = Api<'ResultView'>
 type Chosen = ReturnType<typeof chosenAxes>
 
 /** The jobs of a campaign by two axes of its matrix; filled as results arrive. */
-export function GridCard({ jobs, all, results }: { jobs: Job[]; all: number; results: Result[] }) {
+export function JobsGrid({ jobs, all, results }: { jobs: Job[]; all: number; results: Result[] }) {
   const { text, choose } = useChoices()
   const axes = useMemo(() => axesOf(jobs), [jobs])
   const chosen = chosenAxes(axes, { rows: text('rows'), columns: text('columns') })
@@ -23,16 +22,12 @@ export function GridCard({ jobs, all, results }: { jobs: Job[]; all: number; res
   const measured = results.flatMap((one) => one.metrics[metric] ?? [])
   const scale = scaleOf(measured)
   return (
-    <Card
-      title="Job grid"
-      aside={
-        <span className="quiet">
-          {all > jobs.length
-            ? `the first ${jobs.length} of ${all.toLocaleString('en-US')} jobs; the table below has all`
-            : ''}
-        </span>
-      }
-    >
+    <>
+      {all > jobs.length && (
+        <p className="quiet">
+          The first {jobs.length} of {all.toLocaleString('en-US')} jobs; the table has all.
+        </p>
+      )}
       <div className="filters">
         <AxisFields axes={axes} chosen={chosen} onChoose={choose} />
         <Select
@@ -55,7 +50,7 @@ export function GridCard({ jobs, all, results }: { jobs: Job[]; all: number; res
           scale={scale}
         />
       ))}
-    </Card>
+    </>
   )
 }
 
@@ -110,7 +105,7 @@ function Select({
   )
 }
 
-export function metricsOf(results: readonly Result[]): string[] {
+function metricsOf(results: readonly Result[]): string[] {
   return [...new Set(results.flatMap((one) => Object.keys(one.metrics)))]
 }
 
