@@ -220,6 +220,8 @@ class Store(TableAccess):
         with self._writing() as session:
             row = session.get_one(JobRow, job_id)
             row.state = after(cast("State", row.state), event)
+            if row.state == "running":
+                row.started_at = self._now()
             return row.state
 
     def end_job(self, job_id: str, event: Event, *, verdict: str | None, result: str, seconds: float) -> None:
@@ -227,6 +229,7 @@ class Store(TableAccess):
             row = session.get_one(JobRow, job_id)
             row.state = after(cast("State", row.state), event)
             row.verdict, row.result, row.seconds = verdict, result, seconds
+            row.ended_at = self._now()
 
     def replace_result(self, job_id: str, *, verdict: str | None, result: str) -> None:
         """Keep more of what is known about a job that has ended, such as metrics that came later."""

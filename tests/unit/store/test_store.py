@@ -13,6 +13,7 @@ from assay.run.records import RunOutcome, SampleSet, SingleRunResult
 from assay.spec.load import load
 from assay.store import database
 from assay.store.database import HEAD
+from assay.store.listing import Listing
 from assay.store.store import DATABASE, Store
 
 
@@ -50,6 +51,8 @@ def test_a_campaign_and_its_runs_come_back(store):
     assert [one.state for one in jobs] == ["done", "pending"]
     assert jobs[0].job == job
     assert store.known_seconds(job.digest) == 2.5
+    summary = Listing(store.engine).job(job.id).summary
+    assert summary.started_at <= summary.ended_at, "so that the dashboard shows how long it took"
 
 
 def test_a_running_campaign_is_never_taken_over(store):
