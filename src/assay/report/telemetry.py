@@ -222,6 +222,8 @@ _SIDE_BY_SIDE = {
     "items per price": "items_per_cost",
     "tokens per price": "tokens_per_cost",
 }
+# Readings that leave the energy of a window open by less than this are as good as exact.
+_EXACT = 0.02
 _EFFICIENCY = frozenset({"items_per_j", "tokens_per_j", "items_per_cost", "tokens_per_cost"})
 
 
@@ -233,6 +235,8 @@ class EnergyUse:
     scope: str
     grade: str
     joules: float
+    low_j: float | None
+    high_j: float | None
     watts: float | None
     idle_w: float | None
     runs: int
@@ -251,11 +255,15 @@ def _used(key: tuple[str, str, str], readings: list[Energy]) -> EnergyUse:
     source, scope, grade = key
     watts = [reading.watts for reading in readings if reading.seconds > 0]
     idle = [reading.idle_w for reading in readings if reading.idle_w is not None]
+    lows = [reading.low_j for reading in readings if reading.low_j is not None]
+    highs = [reading.high_j for reading in readings if reading.high_j is not None]
     return EnergyUse(
         one_line(source),
         scope,
         grade,
         median(reading.joules for reading in readings),
+        median(lows) if lows else None,
+        median(highs) if highs else None,
         median(watts) if watts else None,
         median(idle) if idle else None,
         len(readings),
@@ -286,7 +294,23 @@ def energy_sentence(job: MultiRunJobResult) -> str:
         return _no_energy(job)
     idle = _idle_w(facts)
     rest = "" if idle is None else f"; {show(idle)} W when idle"
-    return one_line(", ".join([*_amounts(job), _sources(facts)]) + rest)
+    return one_line(", ".join([*_amounts(job), _sources(facts)]) + rest + _open_ends(facts))
+
+
+def _open_ends(facts: Iterable[Mapping[str, JsonValue]]) -> str:
+    """How far the readings at the ends of the windows leave the energy open; empty where that is next to nothing."""
+    lows, highs = [], []
+    for fact in facts:
+        joules, low, high = fact.get("joules"), fact.get("low_j"), fact.get("high_j")
+        if isinstance(joules, int | float) and isinstance(low, int | float) and isinstance(high, int | float):
+            lows.append(low / joules)
+            highs.append(high / joules)
+    if not lows or fmean(highs) - fmean(lows) <= 2 * _EXACT:
+        return ""
+    low_pct, high_pct = 100 * (fmean(lows) - 1), 100 * (fmean(highs) - 1)
+    return (
+        f"; the energy is known to {low_pct:+.2g} % to {high_pct:+.2g} %, as its readings are far apart for this window"
+    )
 
 
 def _amounts(job: MultiRunJobResult) -> list[str]:
@@ -327,14 +351,28 @@ def _unseen(run: SingleRunResult) -> str:
 def energy_sheet(job: MultiRunJobResult) -> Sheet | None:
     """One line for each thing whose energy was read; None where there is none."""
     rows = tuple(
-        (use.source, show(use.joules), show(use.watts), show(use.idle_w), use.grade, use.scope, str(use.runs))
+        (
+            use.source,
+            show(use.joules),
+            _between(use),
+            show(use.watts),
+            show(use.idle_w),
+            use.grade,
+            use.scope,
+            str(use.runs),
+        )
         for use in used_by(job)
     )
     if not rows:
         return None
-    head = ("read from", "J", "W", "W when idle", "grade", "of", "runs")
+    head = ("read from", "J", "known between", "W", "W when idle", "grade", "of", "runs")
     note = "Medians of the runs, over the measured window; idle power is apart and not subtracted."
-    return Sheet("Energy and price", head, rows, (note,), frozenset({0, 4, 5}), (0, 1, 2, 4))
+    return without_empty(Sheet("Energy and price", head, rows, (note,), frozenset({0, 5, 6}), (0, 1, 3, 5)))
+
+
+def _between(use: EnergyUse) -> str:
+    """The least and the most that the readings next to the ends of the window allow."""
+    return NOTHING if use.low_j is None or use.high_j is None else f"{show(use.low_j)} to {show(use.high_j)}"
 
 
 def price_of(job: MultiRunJobResult) -> Mapping[str, JsonValue]:

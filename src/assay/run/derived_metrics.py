@@ -59,9 +59,8 @@ def derived(
         _utilisation(derived, seen, definition)
         _energy(derived, seen, definition)
         if (power_w := derived.metrics.get("power_w")) is not None:
-            # As the energy was read, else the mean power for as long as the window was.
-            joules = derived.metrics.get("energy_j", power_w * _length_s(seen))
-            _per_joule(derived, report_metrics, joules, seen, counted or {})
+            # Readings may cover a little less than the window, and the items are those of all of it.
+            _per_joule(derived, report_metrics, power_w * _length_s(seen), seen, counted or {})
     if definition.prices:
         _per_price(derived, report_metrics, definition.prices, machine_labels, machine)
     metrics = {name: value for name, value in derived.metrics.items() if name not in report_metrics}
@@ -125,9 +124,13 @@ def _energy(figures: _Figures, seen: MachineTelemetry, definition: Definition) -
     else:
         figures.metrics["energy_j"] = joules
     idle = [reading.idle_w for reading in parts if reading.idle_w is not None]
+    lows = [reading.low_j for reading in parts if reading.low_j is not None]
+    highs = [reading.high_j for reading in parts if reading.high_j is not None]
     figures.facts["energy"] = {
         "grade": parts[0].grade,
         "joules": joules,
+        "low_j": sum(lows) if len(lows) == len(parts) else None,
+        "high_j": sum(highs) if len(highs) == len(parts) else None,
         "seconds": covered_s,
         "watts": watts,
         "idle_w": sum(idle) if len(idle) == len(parts) else None,

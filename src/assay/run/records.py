@@ -91,6 +91,10 @@ class Energy:
     """Read from a counter at both ends, summed from samples of the power, or estimated."""
     idle_w: float | None = None
     """Power before the run, apart: what would have been used anyway."""
+    low_j: float | None = None
+    """The readings next to the ends of the window say that it was at least this; None where that was not asked."""
+    high_j: float | None = None
+    """And at most this."""
 
     @property
     def watts(self) -> float:

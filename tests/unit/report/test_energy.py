@@ -63,6 +63,15 @@ def test_each_grade_is_reported_in_its_own_words(grade, source, words):
     assert with_grade("latency_ms", "latency_ms", job) == "latency_ms"
 
 
+def test_readings_that_are_far_apart_for_the_window_are_said():
+    facts = watched.energy_facts()
+    rough = with_energy({**facts, "low_j": 7000.0, "high_j": 7300.0}, {**facts, "low_j": 6900.0, "high_j": 7300.0})
+    doubt = "; the energy is known to -3.3 % to +1.4 %, as its readings are far apart for this window"
+    assert energy_sentence(rough).endswith(doubt)
+    fine = with_energy({**facts, "low_j": 7150.0, "high_j": 7250.0})
+    assert "known to" not in energy_sentence(fine)
+
+
 def test_grades_are_never_put_together():
     job = with_energy(watched.energy_facts("counter", "counter A"), watched.energy_facts("sampled", "power B"))
     assert "read from the counter A; summed from samples of the power B" in energy_sentence(job)
@@ -107,7 +116,17 @@ def test_where_only_the_probe_reports_the_reason_it_is_used():
 def test_each_source_has_its_line():
     sheet = energy_sheet(watched.job())
     assert sheet.rows[0] == ("NVML energy counter of GPU 0", "6,020", "602.0", "81.00", "counter", "gpu", "5")
+    assert sheet.head == ("read from", "J", "W", "W when idle", "grade", "of", "runs")
     assert sheet.rows[1][:5] == ("RAPL counter of package-0", "1,200", "120.0", "40.00", "counter")
+
+
+def test_what_the_readings_leave_open_has_its_column():
+    job = watched.job()
+    board, package = watched.seen().energy
+    energy = (replace(board, low_j=5900.0, high_j=6100.0), package)
+    sheet = energy_sheet(replace(job, runs=tuple(replace(run, seen=watched.seen(energy=energy)) for run in job.runs)))
+    assert sheet.head[1:3] == ("J", "known between")
+    assert [row[2] for row in sheet.rows] == ["5,900 to 6,100", "-"]
 
 
 def test_metrics_made_of_energy_show_their_grade_in_every_table():

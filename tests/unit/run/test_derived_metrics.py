@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from assay.run.derived_metrics import derived, gpus_used, labels_of
@@ -47,6 +49,8 @@ def test_package_and_memory_add_up_and_the_whole_system_is_left_out():
     assert facts["energy"] == {
         "grade": "counter",
         "joules": 110.0,
+        "low_j": None,
+        "high_j": None,
         "seconds": 2.0,
         "watts": 55.0,
         "idle_w": 23.0,
@@ -235,6 +239,21 @@ def test_energy_of_an_item_where_readings_cover_a_part_of_the_window():
     metrics, absent, _ = made({"throughput_per_s": 10.0}, seen(part), counted={"items": 19})
     assert "energy_j" in absent
     assert metrics["energy_per_item_j"] == pytest.approx(50.0 * 2 / 19), "the mean power for the whole window"
+
+
+def test_readings_that_end_a_little_before_the_window_do_not_make_items_cheap():
+    part = Energy("RAPL counter of package-0", "package", 96.0, 1.92, "counter")
+    metrics, _, _ = made({"throughput_per_s": 10.0}, seen(part), counted={"items": 20})
+    assert metrics["energy_j"] == 96.0, "what was read"
+    assert metrics["energy_per_item_j"] == pytest.approx(5.0), "50 W for 2 s make 20 items"
+
+
+def test_what_the_readings_leave_open_adds_up():
+    rough = replace(PACKAGE, low_j=90.0, high_j=115.0)
+    _, _, facts = made({"throughput_per_s": 10.0}, seen(rough, replace(DRAM, low_j=9.0, high_j=12.0)))
+    assert (facts["energy"]["low_j"], facts["energy"]["high_j"]) == (99.0, 127.0)
+    _, _, facts = made({"throughput_per_s": 10.0}, seen(rough, DRAM))
+    assert (facts["energy"]["low_j"], facts["energy"]["high_j"]) == (None, None)
 
 
 def test_no_item_in_the_window_has_no_energy_of_an_item():

@@ -134,6 +134,10 @@ class WindowEnergy:
 
     joules: float
     seconds: float
+    low_j: float | None = None
+    """The readings next to the ends of the window say that it was at least this; None where they say nothing."""
+    high_j: float | None = None
+    """And at most this."""
 
 
 def counted(column: ReadingColumn, window: Window) -> WindowEnergy:
@@ -147,7 +151,26 @@ def counted(column: ReadingColumn, window: Window) -> WindowEnergy:
     joules = value_at(column.at_ns, column.value, end) - value_at(column.at_ns, column.value, begin)
     if joules <= 0:
         raise NoEnergyError(f"its counter did not move in {seconds:.3g} s")
-    return WindowEnergy(joules, seconds)
+    return WindowEnergy(joules, seconds, *_bounds(column, begin, end))
+
+
+def _bounds(column: ReadingColumn, begin: int, end: int) -> tuple[float, float]:
+    """The least and the most that a counter can have grown between two moments within its readings.
+
+    Power may change at the ends of a window, so the line between two readings is only a guess there. What is known:
+    the sum never falls, and counters move in steps. So what a reading shows may be old, but is no older than the step
+    that the next different reading shows.
+    """
+    at, value = column.at_ns, column.value
+    first, last = bisect_left(at, begin), bisect_right(at, end) - 1  # the readings just inside
+    before, after = bisect_right(at, begin) - 1, bisect_left(at, end)  # and just outside
+
+    def most(look: int) -> float:
+        """The largest sum that is possible at the moment of this reading."""
+        later = next((shown for shown in value[look:] if shown > value[look]), None)
+        return later if later is not None else value[look] + max(b - a for a, b in pairwise(value))
+
+    return max(0.0, value[last] - most(first)), most(after) - value[before]
 
 
 def sampled(column: ReadingColumn, window: Window) -> WindowEnergy:
@@ -162,13 +185,15 @@ def sampled(column: ReadingColumn, window: Window) -> WindowEnergy:
 
 def summed(column: ReadingColumn, window: Window) -> WindowEnergy:
     """Energy from mean powers over stretches of time, of each the part that lies in the window."""
-    joules = seconds = 0.0
+    joules = seconds = low_j = high_j = 0.0
     for since, at, watts in zip(column.since_ns, column.at_ns, column.value, strict=True):
-        inside_s = (min(at, window[1]) - max(since, window[0])) / 1e9
+        inside_s, whole_s = (min(at, window[1]) - max(since, window[0])) / 1e9, (at - since) / 1e9
         if inside_s > 0:
             joules, seconds = joules + watts * inside_s, seconds + inside_s
+            # Of a stretch that crosses an end, all may have been used inside of the window, or nothing.
+            low_j, high_j = low_j + (watts * whole_s if inside_s >= whole_s else 0.0), high_j + watts * whole_s
     _refuse_part(seconds * 1e9, window)
-    return WindowEnergy(joules, seconds)
+    return WindowEnergy(joules, seconds, low_j, high_j)
 
 
 def power_between_steps(column: ReadingColumn) -> float | None:

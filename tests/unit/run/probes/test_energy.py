@@ -90,6 +90,36 @@ def test_mean_powers_count_for_the_part_of_their_stretch_that_lies_inside():
         summed(column, window(1.5, 4.5))
 
 
+def test_mean_powers_that_cross_an_end_leave_the_energy_open():
+    column = ReadingColumn("rate", array("q", [1 * S, 2 * S]), array("d", [10.0, 30.0]), array("q", [0, 1 * S]))
+    found = summed(column, window(0.5, 2))
+    assert (found.low_j, found.high_j) == (pytest.approx(30.0), pytest.approx(40.0))
+
+
+@given(
+    st.floats(0.3, 3),
+    st.floats(0, 1),
+    st.floats(0, 1),
+    st.sampled_from([0.0, 0.02, 0.1, 0.25]),
+    st.floats(0, 0.05),
+)
+def test_the_energy_of_a_load_between_idle_times_lies_within_what_the_readings_say(
+    length_s, begin_s, phase_s, step_s, jitter_s
+):
+    """50 W, then 500 W for a while, then 50 W: looks every tenth of a second at a counter that moves in steps."""
+    begin_s += 1.0
+
+    def true_j(at_s: float) -> float:
+        return 50 * at_s + 450 * min(max(at_s - begin_s, 0.0), length_s)
+
+    looks = [0.1 * look + jitter_s * (look % 2) for look in range(70)]
+    shown = [true_j((at - phase_s * step_s) // step_s * step_s + phase_s * step_s if step_s else at) for at in looks]
+    found = counted(counter(*zip(looks, shown, strict=True)), window(begin_s, begin_s + length_s))
+    assert found.low_j - 1e-3 <= 500 * length_s <= found.high_j + 1e-3
+    assert found.low_j - 1e-3 <= found.joules <= found.high_j + 1e-3
+    assert found.high_j - found.low_j <= 500 * (4 * max(step_s, 0.1) + 8 * jitter_s + 0.4), "and they say something"
+
+
 def test_power_of_a_counter_that_moves_in_steps():
     stepping = counter(
         *((read / 50, 10.0 * ((read * 2 + 5) // 10)) for read in range(30))

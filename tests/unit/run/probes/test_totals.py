@@ -86,6 +86,8 @@ def test_a_counter_is_better_than_samples():
         "seconds": 1.0,
         "grade": "counter",
         "idle_w": 70.0,
+        "low_j": pytest.approx(360),
+        "high_j": pytest.approx(440),
     }
     assert absent == {}
 

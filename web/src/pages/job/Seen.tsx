@@ -11,6 +11,8 @@ interface Used {
   source: string
   scope: string
   joules: number
+  low: number | null
+  high: number | null
   watts: number | null
   idle: number | null
   grade: string
@@ -38,6 +40,14 @@ const ENERGY = [
     cell: numberCell((one) => one.joules),
   },
   {
+    id: 'between',
+    header: 'known between (J)',
+    meta: { right: true },
+    accessorFn: (one: Used) => one.low,
+    cell: ({ row: { original: one } }: { row: { original: Used } }) =>
+      one.low === null || one.high === null ? '–' : `${show(one.low)} to ${show(one.high)}`,
+  },
+  {
     id: 'watts',
     header: 'mean power (W)',
     meta: { right: true },
@@ -62,6 +72,8 @@ export function Energy({ runs }: { runs: Run[] }) {
       source: one.source,
       scope: one.scope,
       joules: one.joules,
+      low: one.low_j ?? null,
+      high: one.high_j ?? null,
       grade: one.grade,
       idle: one.idle_w ?? null,
       watts: one.seconds > 0 ? one.joules / one.seconds : null,
