@@ -8,102 +8,26 @@ The tests run the same table with fewer rounds.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 
 import numpy as np
-from numpy.typing import NDArray
 
 from assay.analyse.compare import compare_metric
-from assay.analyse.intervals import between_runs, median_interval_of_run
-from assay.analyse.records import Interval
+from assay.analyse.intervals import median_interval_of_run
 from assay.analyse.steady_state import drift, enough, steady
+from assay.analyse.stopping import WIDENED
 from assay.analyse.summary import summarise
-from benches.figures import order_statistic_interval, percentile_estimate
-
-Rng = np.random.Generator
-Values = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Row:
-    """One promise: how often something must happen, and one simulated round of it."""
-
-    what: str
-    situation: str
-    least: float
-    most: float
-    once: Callable[[Rng], bool]
-    cost: int = 1  # rounds are divided by this where one round is slow
-
-    @property
-    def promised(self) -> str:
-        if self.least <= 0 and self.most >= 1:
-            return "nothing"
-        if self.least <= 0:
-            return f"at most {self.most:.1%}"
-        return f"at least {self.least:.1%}" if self.most >= 1 else f"{self.least:.1%} to {self.most:.1%}"
-
-    def measure(self, rounds: int, seed: int = 20240229) -> float:
-        """The share of rounds in which it happened."""
-        rng = np.random.default_rng(seed)
-        rounds = max(1, rounds // self.cost)
-        return sum(self.once(rng) for _ in range(rounds)) / rounds
-
-
-# Noise: one series of n values with median 1 and the given relative deviation.
-
-
-def normal(rng: Rng, n: int, share: float) -> Values:
-    return 1 + share * rng.standard_normal(n)
-
-
-def lognormal(rng: Rng, n: int, share: float) -> Values:
-    return np.exp(share * rng.standard_normal(n))
-
-
-def heavy(rng: Rng, n: int, share: float) -> Values:
-    return 1 + share * rng.standard_t(3, n) / np.sqrt(3)
-
-
-def remembering(rng: Rng, n: int, share: float, rho: float = 0.6) -> Values:
-    """AR(1): each value keeps the share rho of the one before it."""
-    kept = round(-20 / np.log(rho))  # what is older than this has faded to 2e-9
-    shocks = rng.standard_normal(n + kept - 1) * np.sqrt(1 - rho**2)
-    return 1 + share * np.convolve(shocks, rho ** np.arange(kept), mode="valid")
-
-
-NOISES = {"normal": normal, "lognormal": lognormal, "Student t3": heavy, "AR(0.6)": remembering}
-STRONG = {**NOISES, "AR(0.9)": partial(remembering, rho=0.9)}
-
-
-def holds(interval: Interval | None, truth: float) -> bool:
-    return interval is not None and interval.low <= truth <= interval.high
-
+from benches import calibration_runs
+from benches.calibration_rows import NOISES, STRONG, Rng, Row, Values, holds, lognormal, normal
 
 # Rounds: each simulates one experiment and says whether the event happened.
 
 
-def runs_cover(rng: Rng, noise: str, runs: int) -> bool:
-    share = 0.05
-    truth = float(np.exp(share**2 / 2)) if noise == "lognormal" else 1.0
-    return holds(between_runs(NOISES[noise](rng, runs, share)), truth)
-
-
-def order_covers(rng: Rng, n: int, q: float) -> bool:
-    return holds(order_statistic_interval(rng.exponential(size=n), q), -float(np.log(1 - q)))
-
-
 def median_covers(rng: Rng, noise: str, n: int) -> bool:
     return holds(median_interval_of_run(STRONG[noise](rng, n, 0.1)), 1.0)
-
-
-def estimate_above(rng: Rng, n: int, p: float) -> bool:
-    estimate = percentile_estimate(rng.exponential(size=n), p)
-    return estimate is not None and estimate >= -np.log(1 - p)
 
 
 def stop_within(rng: Rng, noise: str, share: float, target: float) -> bool:
@@ -152,32 +76,18 @@ def warm_enough(rng: Rng, noise: str, share: float, excess: float, tau: float) -
 
 
 def rows() -> list[Row]:
-    return [*interval_rows(), *tail_rows(), *stopping_rows(), *comparison_rows(), *drift_rows(), *outlier_rows()]
+    return [
+        *calibration_runs.rows(),
+        *inside_rows(),
+        *stopping_rows(),
+        *comparison_rows(),
+        *drift_rows(),
+        *outlier_rows(),
+    ]
 
 
-def interval_rows() -> list[Row]:
-    between = [
-        Row(
-            "95 % between runs holds the truth",
-            f"{runs} runs, {noise} 5 %",
-            0.93,
-            0.97,
-            partial(runs_cover, noise=noise, runs=runs),
-        )
-        for noise in ("normal", "lognormal")
-        for runs in (3, 5, 10)
-    ]
-    order = [
-        Row(
-            "95 % order statistics hold the quantile",
-            f"p{100 * q:.0f} of {n} exponential",
-            0.95,
-            1,
-            partial(order_covers, n=n, q=q),
-        )
-        for q, n in ((0.5, 20), (0.5, 200), (0.9, 100))
-    ]
-    inside = [
+def inside_rows() -> list[Row]:
+    return [
         Row(
             "95 % of a run's median holds the truth",
             f"{n} samples, {noise} 10 %",
@@ -187,20 +97,6 @@ def interval_rows() -> list[Row]:
         )
         for noise in ("normal", "lognormal", "Student t3", "AR(0.6)")
         for n in (64, 256, 1000)
-    ]
-    return [*between, *order, *inside]
-
-
-def tail_rows() -> list[Row]:
-    return [
-        Row(
-            "early stopping estimate is at or above the percentile",
-            f"p{100 * p:.0f} of {n} exponential",
-            0.99,
-            1,
-            partial(estimate_above, n=n, p=p),
-        )
-        for p, n in ((0.9, 64), (0.9, 500), (0.99, 662))
     ]
 
 
@@ -263,7 +159,40 @@ def comparison_rows() -> list[Row]:
         )
         for runs, change in ((3, 0.15), (5, 0.06), (5, -0.06), (10, 0.04))
     ]
-    return [*same, *real]
+    added = [
+        Row(
+            "equal things called different",
+            f"runs added until ±2 %, {law}, budget of 60 runs",
+            0,
+            0.05,
+            partial(added_told_apart, law=law, change=0.0),
+            5,
+        )
+        for law in calibration_runs.ADDED
+    ]
+    moved = [
+        Row(
+            "a change is found, in the right direction",
+            f"+4%, runs added until ±2 %, {law}, budget of 60 runs",
+            0.8,
+            1,
+            partial(added_told_apart, law=law, change=0.04),
+            5,
+        )
+        for law in ("normal 1 %", "normal 3 %", "two levels 80/20")
+    ]
+    return [*same, *real, *added, *moved]
+
+
+def added_told_apart(rng: Rng, law: str, change: float) -> bool:
+    """Whether two jobs whose runs were added are called different; with a change, in the right direction."""
+    a, b = (calibration_runs.added(rng, calibration_runs.ADDED[law], 60) for _ in range(2))
+    sides = [
+        summarise("m", "ms", "lower", {run: values[run : run + 1] for run in range(values.size)}, widened=WIDENED)
+        for values in (a, b * (1 + change))
+    ]
+    answer = compare_metric("m", *sides).answer
+    return answer == "worse" if change else answer != "cannot tell"
 
 
 def drift_rows() -> list[Row]:
@@ -326,7 +255,8 @@ def limit_rows() -> list[Row]:
         for runs, change in ((3, 0.05), (5, 0.03), (5, 0.05), (10, 0.03))
     ]
     return (
-        small
+        calibration_runs.limit_rows()
+        + small
         + [
             Row(
                 "95 % of a run's median holds the truth",
@@ -357,30 +287,36 @@ def main(rounds: int) -> int:
         f"Simulated experiments with a known truth, up to {rounds:,} per line; `benches/calibration.py` prints this.\n"
     )
     broken = print_table(rows(), rounds)
-    print("\nKnown limits, where nothing is promised: changes that are small for the number of runs, short series with")
-    print("a long memory, and a warm-up slower than the time it is watched. The checks `steady state reached` and")
-    print("`interval narrow enough` look again at the last two. A median without an interval counts as a miss.\n")
+    print(
+        "\nKnown limits, where nothing is promised: the middle of runs on two equally frequent levels, runs that differ"
+    )
+    print(
+        "much or remember each other, changes that are small for the number of runs, short series with a long memory,"
+    )
+    print("and a warm-up slower than the time it is watched. A median without an interval counts as a miss.\n")
     print_table(limit_rows(), rounds)
     return 1 if broken else 0
 
 
 def print_table(table: list[Row], rounds: int) -> int:
     """Print each row as it is measured; how many promises were broken."""
-    print("| promise | situation | promised | measured | holds |")
-    print("|---|---|---|---|---|")
+    print("| promise | situation | promised | before | measured | holds |")
+    print("|---|---|---|---|---|---|")
     broken = 0
-    for row, measured in zip(table, _measured(table, rounds), strict=True):
+    for row, (measured, former) in zip(table, _measured(table, rounds), strict=True):
         kept = row.least <= measured <= row.most
         broken += not kept
         verdict = "" if row.promised == "nothing" else "yes" if kept else "**no**"
-        print(f"| {row.what} | {row.situation} | {row.promised} | {measured:.1%} | {verdict} |", flush=True)
+        before = "" if former is None else f"{former:.1%}"
+        print(f"| {row.what} | {row.situation} | {row.promised} | {before} | {measured:.1%} | {verdict} |", flush=True)
     return broken
 
 
-def _measured(table: list[Row], rounds: int) -> Iterator[float]:
-    """The shares of all rows, in order; each row has its own seed, so several may be counted at once."""
+def _measured(table: list[Row], rounds: int) -> Iterator[tuple[float, float | None]]:
+    """The shares of all rows, now and before, in order; each row has its own seed, so several are counted at once."""
     with ProcessPoolExecutor() as pool:
-        yield from pool.map(Row.measure, table, repeat(rounds))
+        now, before = (pool.map(measure, table, repeat(rounds)) for measure in (Row.measure, Row.measure_before))
+        yield from zip(now, before, strict=True)
 
 
 if __name__ == "__main__":

@@ -199,7 +199,7 @@ class Attempt:
         self._stopped = threading.Event()
         self._why: AttemptEnd | None = None
         self._execution: Execution | None = None
-        self._progress = Progress(entry.agent, runs=job.definition.measure.runs)
+        self._progress = Progress(entry.agent, runs=job.definition.measure.least_runs)
         self._error: Problem | None = None
 
     def stop(self, ended: AttemptEnd) -> None:

@@ -11,6 +11,7 @@ from pydantic import JsonValue
 
 from assay.analyse.checks import checks_of, gates_of, verdict_of
 from assay.analyse.records import MetricStatistics, MultiRunJobResult
+from assay.analyse.stopping import widening
 from assay.analyse.summary import measured_values, summarise
 from assay.analyse.text import all_of, run_name
 from assay.metrics import Metric, base_name, describe
@@ -77,8 +78,9 @@ def _values_by_run(outcomes: Sequence[RunOutcome]) -> dict[str, dict[int, NDArra
 
 
 def _summarised(job: Job, by_metric: Mapping[str, Mapping[int, NDArray[np.float64]]]) -> dict[str, MetricStatistics]:
+    widened = widening(job.definition)
     return {
-        name: summarise(name, description.unit, description.better, by_run)
+        name: summarise(name, description.unit, description.better, by_run, widened=widened)
         for name, by_run in by_metric.items()
         if (description := describe_for(job, name)) and any(np.isfinite(values).any() for values in by_run.values())
     }

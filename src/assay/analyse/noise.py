@@ -17,9 +17,9 @@ from assay.analyse.headline import is_quality
 from assay.analyse.intervals import (
     LEVEL,
     POWER,
-    between_runs,
     chi_square_quantile,
     median_interval_of_run,
+    median_of_runs,
     normal_quantile,
     smallest_effect,
     variance_inflation,
@@ -277,5 +277,5 @@ def _part(stats: MetricStatistics, runs: Iterable[int]) -> MetricStatistics:
         better=stats.better or "lower",
         run_values=values,
         runs=len(values),
-        interval=between_runs(list(values.values())),
+        interval=median_of_runs(list(values.values())),
     )

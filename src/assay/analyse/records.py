@@ -63,6 +63,7 @@ class MetricStatistics:
     std: float | None
     """Sample deviation; None for one value."""
     median: float
+    """Of the runs' medians: the middle run. The median of all samples together is `p50`."""
     min: float
     max: float
     mad: float
@@ -73,7 +74,7 @@ class MetricStatistics:
     p99: float | None
     p99_9: float | None
     interval: Interval | None
-    """Of the median of a run, from the spread between runs; None for one run."""
+    """Of the median run, of scores of their mean, from the spread between runs; None for one run."""
     runs: int
     """Runs that gave this metric."""
     run_values: Mapping[int, float]
@@ -85,6 +86,10 @@ class MetricStatistics:
     """NaN and infinite values, left out of the statistics."""
     mean_interval: Interval | None = None
     """Of the mean of a run, from the spread between runs; None for one run, and in results of older versions."""
+    tails: Mapping[str, Interval] = field(default_factory=dict)
+    """Percentile, such as `p99` → its interval; one that reaches beyond the samples has none."""
+    widened: float = 1.0
+    """Factor on the intervals, above one where the spread between the runs decided how many there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +157,7 @@ def unmeasured_result(
         gates=(),
         metrics={},
         runs=runs,
-        total_runs=job.definition.measure.runs,
+        total_runs=job.definition.measure.least_runs,
         successful_runs=sum(run.error is None for run in runs),
         failed_runs=sum(run.error is not None for run in runs),
         cold_start={},

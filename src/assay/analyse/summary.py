@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.analyse.headline import is_quality
-from assay.analyse.intervals import LEVEL, TAILS, backed, between_runs
+from assay.analyse.intervals import LEVEL, TAILS, backed, between_runs, median_of_runs, stretched
 from assay.analyse.records import Interval, MetricStatistics, Outlier
+from assay.analyse.tails import tail_interval
 from assay.metrics import Better, describe
 from assay.run.records import SampleSet
 
@@ -79,10 +80,15 @@ def summarise(
     by_run: Mapping[int, NDArray[np.float64]],
     *,
     level: float = LEVEL,
+    widened: float = 1.0,
 ) -> MetricStatistics:
     """Summarise one metric over the runs of a job.
 
-    Samples are pooled for the shape; the interval comes from the medians of the runs alone (of scores, their means).
+    Samples are pooled for the shape; centre and interval come from the medians of the runs alone (of scores, from their
+    means).
+
+    Args:
+        widened: factor on the intervals, where the spread between the runs decided how many there are.
     """
     finite = {run: np.isfinite(values) for run, values in by_run.items()}
     pool = _pool(by_run, finite)
@@ -94,15 +100,18 @@ def summarise(
     mad = _median(deviations)
     flagged, extreme = _outliers(pool, quantiles["p50"], mad, deviations)
     # A score is a share of answers that were right: half of them say nothing, their mean says all.
-    run_values = _run_values(pool, _mean if is_quality(metric_name) else _median)
+    quality = is_quality(metric_name)
     run_means = _run_values(pool, _mean)
+    run_values = run_means if quality else _run_values(pool, _median)
+    centres = np.array(list(run_values.values()))
+    mean_interval = stretched(between_runs(list(run_means.values()), level), widened)
     return MetricStatistics(
         unit=unit,
         better=better,
         count=n,
         mean=_mean(values),
         std=float(values.std(ddof=1)) if n > 1 else None,
-        median=quantiles["p50"],
+        median=quantiles["p50"] if quality else _median(centres),
         min=float(values.min()),
         max=float(values.max()),
         mad=mad,
@@ -111,13 +120,15 @@ def summarise(
         p95=quantiles.get("p95"),
         p99=quantiles.get("p99"),
         p99_9=quantiles.get("p99_9"),
-        interval=between_runs(list(run_values.values()), level),
+        interval=mean_interval if quality else median_of_runs(centres, level, widened=widened),
         runs=len(run_values),
         run_values=run_values,
         outliers=extreme,
         outlier_count=flagged,
         non_finite=sum(values.size for values in by_run.values()) - n,
-        mean_interval=between_runs(list(run_means.values()), level),
+        mean_interval=mean_interval,
+        tails=_tails(pool, quantiles, level),
+        widened=widened,
     )
 
 
@@ -138,6 +149,13 @@ def _pool(by_run: Mapping[int, NDArray[np.float64]], finite: Mapping[int, NDArra
 def _run_values(pool: SamplePool, value: Callable[[NDArray[np.float64]], float]) -> dict[int, float]:
     parts = np.split(pool.values, pool.starts[1:])
     return {run: value(part) for run, part in zip(pool.runs, parts, strict=True)}
+
+
+def _tails(pool: SamplePool, quantiles: Mapping[str, float], level: float) -> dict[str, Interval]:
+    """The intervals of the percentiles that are given."""
+    parts = np.split(pool.values, pool.starts[1:])
+    found = {name: tail_interval(parts, TAILS[name], quantiles[name], level) for name in TAILS if name in quantiles}
+    return {name: interval for name, interval in found.items() if interval is not None}
 
 
 def _mean(values: NDArray[np.float64]) -> float:

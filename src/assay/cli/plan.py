@@ -68,7 +68,7 @@ def _text(made: Plan, rows: list[tuple[Job, tuple[str, ...], Estimate]]) -> str:
             str(job.index),
             job.digest[:12],
             job_label(job.point, job.definition.model_dump(mode="json", exclude_defaults=True)),
-            str(job.definition.measure.runs),
+            f"{job.definition.measure.least_runs}{'+' if job.definition.adds_runs else ''}",
             "?" if time.expected_s is None else _span(time.least_s, time.expected_s),
             needs_in_words(job),
         )
@@ -120,7 +120,8 @@ def _json(made: Plan, rows: list[tuple[Job, tuple[str, ...], Estimate]]) -> str:
             "job": job.index,
             "digest": job.digest,
             "point": dict(job.point),
-            "runs": job.definition.measure.runs,
+            "runs": job.definition.measure.least_runs,
+            "most_runs": job.definition.most_runs,
             "missing": list(lacking),
             "expected_s": time.expected_s,
             "least_s": time.least_s,

@@ -84,7 +84,7 @@ class Keeper:
     def _go_on(self, agent: AgentRecord, job: Job, summary: JobSummary, scratch: Path) -> None:
         """Move a job one step, or end it with a result."""
         progress = dict(summary.progress or {})
-        runs = job.definition.measure.runs
+        runs = job.definition.measure.least_runs
         step = 1 + round(_STEPS * (_number(progress.get("run")) + _number(progress.get("share"))) / runs)
         if step < _STEPS:
             run, share = divmod(step * runs / _STEPS, 1)

@@ -236,7 +236,7 @@ class Player:
 
     def _leave(self, job: Job, fence: int, agent: AgentRecord, took_s: float) -> None:
         """Leave a job as far as it is by now, when it would end later."""
-        runs = job.definition.measure.runs
+        runs = job.definition.measure.least_runs
         begun, share = divmod(runs * (self.settings.now - self.clock.at).total_seconds() / took_s, 1)
         run = int(begun)
         lines = (*(f"run {number + 1} ended" for number in range(run)), f"run {run + 1} of {runs} begins")

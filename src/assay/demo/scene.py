@@ -59,7 +59,7 @@ class Scene:
 
     @property
     def runs(self) -> int:
-        return self.job.definition.measure.runs
+        return self.job.definition.measure.least_runs
 
     def between_runs(self) -> float:
         """By how much one run is slower than the others."""

@@ -189,7 +189,7 @@ def _result(
     from assay.analyse.judge import judge  # it brings numpy, which following a campaign does not need
 
     whole = [replace(outcome, result=kept[outcome.result.run_id]) for outcome in outcomes]
-    result = judge(job, whole, own, planned_runs=job.definition.measure.runs)
+    result = judge(job, whole, own, planned_runs=job.definition.measure.least_runs)
     cancelled = ended.cancelled and result.state == "failed"
     return replace(result, state="cancelled") if cancelled else result
 

@@ -71,7 +71,7 @@ class StoreLedger:
 
     def size(self) -> CampaignSize:
         jobs: Iterable[Job] = self._new.jobs if self._new else self._stored()
-        runs = [job.definition.measure.runs for job in jobs]
+        runs = [job.definition.measure.least_runs for job in jobs]
         return CampaignSize(len(runs), sum(runs))
 
     def open_jobs(self) -> OpenJobs[Job]:

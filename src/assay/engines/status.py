@@ -73,7 +73,7 @@ def standings(snapshot: Snapshot, jobs: Mapping[int, Any]) -> Iterator[JobProgre
     for index, status in snapshot.jobs.items():
         if index not in jobs or isinstance(status, FinishedJob):
             continue
-        runs = jobs[index].definition.measure.runs
+        runs = jobs[index].definition.measure.least_runs
         if isinstance(status, WaitingJob):
             yield JobProgress(index, "waiting", f"{status.why} ({status.handle})", runs=runs)
             continue

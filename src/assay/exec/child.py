@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> int:
 
 def _rules(definition: Definition) -> Rules:
     """The stop rule of a definition: its interval, and enough samples for the percentiles that its objective names."""
-    needed = samples_for_objective(definition.objective, definition.measure.runs)
+    needed = samples_for_objective(definition.objective, definition.measure.least_runs)
 
     def satisfied(durations_ns: NDArray[np.int64], relative: float) -> bool:
         return durations_ns.size >= needed and enough(durations_ns, relative)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from assay.analyse.records import MultiRunJobResult
+from assay.analyse.text import count
 from assay.documents import from_json
 from assay.errors import AssayError, UsageError
 from assay.exec.folder import RESULT, ResultFolder
@@ -59,7 +60,7 @@ def execute_document(
             if result is None:
                 view.job(job.id, label_of(job), 0, 1)
                 if runs := folder.take_up(job):
-                    view.note(f"resumed: {len(runs)} of {job.definition.measure.runs} runs were kept")
+                    view.note(f"resumed: {count(len(runs), 'run')} of this job were kept")
                 runner = JobRunner(view, devices)
                 sweep_abandoned()
                 result = runner.measure(job, folder, _profile(job), services=services, meeting=meeting)

@@ -80,7 +80,7 @@ class ResultFolder:
     def runs(self, job: Job) -> tuple[SingleRunResult, ...]:
         """The runs that finished, in order; one that cannot be read is left out."""
         runs = []
-        for run_id in range(job.definition.measure.runs):
+        for run_id in range(job.definition.most_runs):
             path = self._run(run_id)
             try:
                 run = from_json(SingleRunResult, path.read_bytes(), source=str(path))

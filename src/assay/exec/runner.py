@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
@@ -24,6 +25,9 @@ from assay.run.records import Failure, RunOutcome, SingleRunResult, unmeasured_r
 from assay.run.services import RunningService
 from assay.store.location import cache_folder
 
+if TYPE_CHECKING:
+    from assay.analyse.stopping import RunsUntilPrecise
+
 
 class JobHooks:
     """What else happens while a job is measured: nothing, unless a method is overridden."""
@@ -38,6 +42,30 @@ class JobHooks:
 
     def kept(self, job: Job, run: SingleRunResult) -> None:
         """A run lies in the result folder."""
+
+
+class _RunRule:
+    """Keeps the runs of a job, and says whether another is needed."""
+
+    def __init__(self, job: Job, folder: ResultFolder) -> None:
+        self._job, self._folder = job, folder
+        self._rule: RunsUntilPrecise | None = None
+
+    def keep(self, outcome: RunOutcome) -> SingleRunResult:
+        if self._rule is not None:
+            self._rule.add(outcome)
+        return self._folder.keep(outcome)
+
+    def more(self) -> bool:
+        if not self._job.definition.adds_runs:
+            return False
+        if self._rule is None:  # the runs so far, those of an earlier process among them
+            from assay.analyse.stopping import RunsUntilPrecise  # it brings numpy, as `judge` does
+
+            self._rule = RunsUntilPrecise(self._job)
+            for outcome in self._folder.outcomes(self._job):
+                self._rule.add(outcome)
+        return self._rule.more()
 
 
 class JobRunner:
@@ -67,6 +95,7 @@ class JobRunner:
             meeting: where the machines that share the job's load meet before each run.
         """
         hooks = hooks or JobHooks()
+        rule = _RunRule(job, folder)
         with self._environment(job, profile) as environment:
             problem = None
             try:
@@ -77,10 +106,11 @@ class JobRunner:
                         cache=cache_folder(),
                         clock=self._clock,
                         watch=self._view,
-                        keep=lambda outcome: hooks.kept(job, folder.keep(hooks.enrich(job, outcome))),
+                        keep=lambda outcome: hooks.kept(job, rule.keep(hooks.enrich(job, outcome))),
                         before=folder.take_up(job),
                         services=services,
                         meeting=meeting,
+                        more=rule.more,
                     )
             except MeasureError as refused:
                 if refused.problem.code in NOT_KEPT:
@@ -111,6 +141,6 @@ class JobRunner:
             outcomes.insert(prevented.run_id, RunOutcome(prevented))  # its number is the first that is free
         from assay.analyse.judge import judge  # it brings numpy, which nothing needs before the first run has ended
 
-        result = judge(job, outcomes, environment, planned_runs=job.definition.measure.runs)
+        result = judge(job, outcomes, environment, planned_runs=job.definition.measure.least_runs)
         folder.finish(result)
         return result

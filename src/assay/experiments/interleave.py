@@ -272,7 +272,7 @@ class Experiment:
         outcomes = store.outcomes(side.job.id)
         result = judge(side.job, outcomes, {**side.facts, "after": after}, planned_runs=len(outcomes))
         # Planning this file estimates from it how long a job takes, with the runs that the file asks for.
-        seconds = side.seconds / max(len(outcomes), 1) * side.job.definition.measure.runs
+        seconds = side.seconds / max(len(outcomes), 1) * side.job.definition.measure.least_runs
         done = result.state == "done"
         store.end_job(
             side.job.id, "finish" if done else "fail", verdict=result.verdict, result=to_json(result), seconds=seconds

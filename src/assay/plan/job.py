@@ -64,6 +64,17 @@ def after(state: State, event: Event) -> State:
 DIGEST_VERSION = 1
 
 
+_FORMER_DEFAULTS: Mapping[str, JsonValue] = {"runs": 5, "interval": 0.05}
+
+
+def _drop_former_defaults(meaning: dict[str, Any]) -> None:
+    """Results of files that name what once was a default keep the digest that they had."""
+    measure = meaning.pop("measure", {})
+    named = {key: value for key, value in measure.items() if _FORMER_DEFAULTS.get(key) != value}
+    if named:
+        meaning["measure"] = named
+
+
 def digest_of(definition: Definition, fingerprints: Mapping[str, str]) -> str:
     """Hash what a job measures.
 
@@ -75,6 +86,7 @@ def digest_of(definition: Definition, fingerprints: Mapping[str, str]) -> str:
     """
     meaning = definition.model_dump(mode="json", exclude_defaults=True)
     meaning.pop("prices", None)
+    _drop_former_defaults(meaning)
     meaning["files"] = sorted(set(fingerprints.values()))
     target = meaning.get("target", {})
     if target.get("model") in fingerprints:

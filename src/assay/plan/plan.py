@@ -22,6 +22,7 @@ from assay.spec.problems import unique
 from assay.spec.slurm import Slurm
 from assay.spec.target import CommandTarget, DeviceTarget, EndpointTarget, Served
 from assay.spec.workload import Load
+from assay.units import show_seconds
 
 MAX_POINTS = 100_000
 # Characters of all jobs together, and comparisons of points with rules of `exclude`: seconds of work.
@@ -235,22 +236,35 @@ def estimate(definition: Definition, known_s: float | None, *, trace_s: float | 
     Args:
         known_s: how long the same digest took before on this machine, if it is known.
     """
-    measure = definition.measure
-    longest = measure.runs * measure.timeout
+    longest = definition.longest_s
     if known_s is not None:
         return Estimate(known_s, longest, "an earlier result of the same job here")
+    known = _of_least_runs(definition, longest, trace_s)
+    if not definition.adds_runs or known.expected_s is None:
+        return known
+    most_s = max(known.expected_s, definition.measure.budget)
+    least_s = known.expected_s if known.least_s is None else known.least_s
+    more = f"; {definition.measure.least_runs} runs, and more for up to {show_seconds(definition.measure.budget)}"
+    return replace(known, expected_s=most_s, least_s=least_s, source=known.source + more)
+
+
+def _of_least_runs(definition: Definition, longest: float, trace_s: float | None) -> Estimate:
+    """The time of the runs that there are in any case."""
+    measure = definition.measure
     if isinstance(definition.target, CommandTarget):
         return Estimate(None, longest, "no earlier result; the command decides")
     if isinstance(definition.target, DeviceTarget):
         sizes = max(len(definition.target.sizes), len(definition.target.shapes)) or USUAL_SIZES
         once = (len(definition.target.tests) or USUAL_TESTS) * sizes * definition.target.each * AROUND_A_SIZE
-        expected_s = measure.runs * (START_S + once * (2 if definition.target.compare else 1))
+        expected_s = measure.least_runs * (START_S + once * (2 if definition.target.compare else 1))
         return Estimate(expected_s, longest, "the time for each size, with the sizes that tests usually have")
     load = definition.load
     ends = bool(load.duration or load.requests or load.stages or load.trace or load.rate == "search")
     if isinstance(definition.target, Served) and ends:
         return _of_load(definition, longest, trace_s)
-    return Estimate(measure.runs * _run_s(measure), longest, "the stop rule, if each run measures as long as it may")
+    return Estimate(
+        measure.least_runs * _run_s(measure), longest, "the stop rule, if each run measures as long as it may"
+    )
 
 
 def _of_load(definition: Definition, longest_s: float, trace_s: float | None) -> Estimate:
@@ -261,7 +275,7 @@ def _of_load(definition: Definition, longest_s: float, trace_s: float | None) ->
         return Estimate(None, longest_s, f"no earlier result; {asked}")
     warm = _warmup_s(load, measure)
     least, most = (
-        measure.runs * min(START_S + span, measure.timeout)
+        measure.least_runs * min(START_S + span, measure.timeout)
         for span in (loaded.least + warm.least, loaded.most + warm.most)
     )
     source = "the load that is asked for"

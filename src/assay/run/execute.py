@@ -93,16 +93,17 @@ def execute_job(
     before: Iterable[SingleRunResult] = (),
     services: Mapping[str, RunningService] | None = None,
     meeting: Meeting | None = None,
+    more: Callable[[], bool] = lambda: False,
 ) -> None:
     """Measure the runs of a job that are not there yet.
 
     Args:
         keep: takes each run as soon as it has ended, so that a later failure cannot lose it.
+        more: whether there should be another run, beside those that the job has at least.
         services: those of the definition that already run, here or on another machine; they are not started.
     """
     ended = {result.run_id: result for result in before}
-    wanted = [run_id for run_id in range(job.definition.measure.runs) if run_id not in ended]
-    if not wanted or is_hopeless(ended.values()):
+    if (next_run := _next_run(job, ended, more)) is None:
         return
     with ExitStack() as until_done:
         probe = until_done.enter_context(_watched(job))  # it gets ready while the rest is prepared
@@ -129,15 +130,26 @@ def execute_job(
         prepared = PreparedJob(model, seconds, shared, str(cache), meeting, facts)
         if probe is not None:
             probe.ready()
-        for run_id in wanted:
-            watch.run(run_id, job.definition.measure.runs)
+        while next_run is not None:
+            run_id = next_run
+            watch.run(run_id, max(job.definition.measure.least_runs, run_id + 1))
             with scratch_folder() as scratch:
                 outcome = execute_run(job, run_id, prepared, scratch, clock=clock, watch=watch, probe=probe)
                 keep(outcome)  # before the folder goes: the files of the run lie in it
             watch.run_done(outcome.result)
             ended[run_id] = outcome.result
-            if is_hopeless(ended.values()):
-                return
+            next_run = _next_run(job, ended, more)
+
+
+def _next_run(job: Job, ended: Mapping[int, SingleRunResult], more: Callable[[], bool]) -> int | None:
+    """The number of the next run; None where the job needs no more, or they would only repeat a failure."""
+    if is_hopeless(ended.values()):
+        return None
+    least = job.definition.measure.least_runs
+    missing = next((run_id for run_id in range(least) if run_id not in ended), None)
+    if missing is not None:
+        return missing
+    return max(ended, default=-1) + 1 if more() else None
 
 
 @contextmanager

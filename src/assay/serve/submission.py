@@ -208,7 +208,7 @@ def preview(state: ServerState, planned: PlannedSubmission) -> BenchmarkPreview:
     plan = planned.plan
     wanted = dict.fromkeys(file.sha256 for job in plan.jobs for entries in job.files.values() for file in entries)
     jobs = tuple(
-        JobPreview(job.index, label_of(job), job.digest, needs_in_words(job), job.definition.measure.runs)
+        JobPreview(job.index, label_of(job), job.digest, needs_in_words(job), job.definition.measure.least_runs)
         for job in plan.jobs[:_SHOWN]
     )
     return BenchmarkPreview(

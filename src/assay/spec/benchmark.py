@@ -106,18 +106,27 @@ class Until(Section):
         return self
 
 
+# Runs of a job that names no number: fewer could agree by luck, more are added as they are needed.
+LEAST_RUNS = 5
+MOST_RUNS = 100
+
+
 class Measure(Section):
     """How often and how long."""
 
-    runs: int = Field(default=5, ge=1, le=100)
-    """Fresh processes; the spread between them is the error term."""
+    runs: int | None = Field(default=None, ge=1, le=100)
+    """A fixed number of fresh processes. Left out, there are 5, and more until the result is as precise as asked."""
+    precision: Share = 0.02
+    """Without `runs`: runs are added until the interval of the headline metric is this narrow, relative to it."""
+    budget: Duration = Field(default=300.0, gt=0)
+    """Without `runs`: time that the runs of a job may take before no more are added."""
     warmup: Literal["auto", "none"] | Annotated[int, Field(ge=1)] | Duration = "auto"
     """`auto` detects it; or a number of calls, a duration such as `2s`, or `none`."""
     until: Until = Until()
     """When a run has measured enough."""
     timeout: Duration = Field(default=600.0, gt=0)
     """Deadline of one run; then its whole process tree is killed."""
-    interval: Share = 0.05
+    interval: Share = 0.25
     """How narrow the interval between runs must be for a valid verdict, relative to the median."""
     errors: Share = 0.0
     """Largest tolerated share of failed runs."""
@@ -127,6 +136,11 @@ class Measure(Section):
     """Time between two looks at the machine while a run is measured, from another process; or `off`."""
     control: bool = True
     """Whether a control workload of a second is timed before and after a job, to tell whether the machine moved."""
+
+    @property
+    def least_runs(self) -> int:
+        """How many runs a job has, or has at least."""
+        return LEAST_RUNS if self.runs is None else self.runs
 
     @field_validator("warmup", mode="before")
     @classmethod
@@ -299,6 +313,30 @@ class Definition(Section):
     """What the machine must have."""
     prices: dict[str, MachinePrice] = {}
     """Machine → its price: by its name, by a label such as `gpu=h200`, or `*` for any other."""
+
+    @property
+    def adds_runs(self) -> bool:
+        """Whether the runs themselves decide how many there are.
+
+        Machines that work together must agree on the number, a search takes long and bounds itself, and a price is
+        divided among the runs before they begin.
+        """
+        priced = getattr(getattr(self.target, "price", None), "budget", None) is not None
+        together = getattr(self.target, "distributed", None) is not None
+        fixed = priced or together or self.load.hosts > 1 or self.load.rate == "search"
+        return self.measure.runs is None and not fixed
+
+    @property
+    def most_runs(self) -> int:
+        """How many runs there may be."""
+        return MOST_RUNS if self.adds_runs else self.measure.least_runs
+
+    @property
+    def longest_s(self) -> float:
+        """How long all runs take at most, if each reaches its deadline."""
+        measure = self.measure
+        fixed_s = measure.least_runs * measure.timeout
+        return max(fixed_s, measure.budget + measure.timeout) if self.adds_runs else fixed_s
 
     @model_validator(mode="after")
     def _every_key_means_something(self) -> Definition:

@@ -37,7 +37,8 @@ target:
 #   dims: {{sequence: 128}}            # sizes of the model's other dynamic dimensions
 #   inputs: {{input_ids: {{file: ids.npy}}}}   # own values; seeded random ones otherwise
 measure:
-  runs: 5             # fresh processes; the spread between them is the error term
+  precision: 2%       # runs (fresh processes) are added until the result is known this closely ...
+  budget: 5m          # ... or this much time is spent; `runs: 5` makes a fixed number of them
   warmup: auto
   until: {{interval: 2%, at_most: 10s}}
 # load: {{scenario: offline}}          # throughput instead of latency
@@ -72,7 +73,8 @@ target:
   #   # A number given by assay.emit({{"loss": 0.1}}) in the program needs no pattern.
   #   - {{name: loss, better: lower}}
 measure:
-  runs: 5             # the command is started this many times
+  precision: 2%       # the command is started again until the result is known this closely ...
+  budget: 5m          # ... or this much time is spent; `runs: 5` starts it a fixed number of times
   timeout: 10m        # deadline of one run; then its whole process tree is ended
 """
 

@@ -11,6 +11,7 @@ from scipy import stats
 from assay.analyse.intervals import (
     between_runs,
     median_interval_of_run,
+    median_of_runs,
     relative_half_width,
 )
 from assay.analyse.records import Interval
@@ -36,6 +37,49 @@ def test_between_runs_is_the_t_interval_of_scipy(values: np.ndarray) -> None:
     assert found.high == pytest.approx(high, rel=1e-5, abs=1e-6)
     assert found.level == 0.9
     assert found.low >= 0 or not positive
+
+
+@pytest.mark.parametrize("values", [[], [1.0]])
+def test_fewer_than_two_runs_have_no_middle_run(values: list[float]) -> None:
+    assert median_of_runs(values) is None
+
+
+@given(hnp.arrays(np.float64, st.integers(2, 40), elements=st.floats(-1e6, 1e6)))
+def test_the_interval_of_the_middle_run_holds_it(values: np.ndarray) -> None:
+    found = median_of_runs(values)
+    assert found is not None
+    middle, rounding = float(np.median(values)), 1e-9 * (1 + abs(float(np.median(values))))
+    assert found.low <= middle + rounding
+    assert found.high >= middle - rounding
+
+
+def test_the_middle_of_few_runs_is_known_as_students_t_tells_and_never_better_than_the_runs() -> None:
+    found = median_of_runs([10.0, 10.2, 10.1])
+    expected = between_runs([10.0, 10.2, 10.1])
+    assert found is not None
+    assert expected is not None
+    assert (found.low, found.high) == (pytest.approx(expected.low), pytest.approx(expected.high))
+    two_speeds = median_of_runs([1.0, 1.0, 1.0, 2.0, 2.0])
+    assert two_speeds is not None
+    assert two_speeds.high >= 2.0
+
+
+def test_the_middle_of_many_runs_lies_between_order_statistics() -> None:
+    found = median_of_runs(np.arange(1.0, 21.0))
+    assert found is not None
+    # Ranks 6 and 15 hold it with 95.9 %, ranks 7 and 14 with 88.5 %.
+    assert 6 <= found.low < 7
+    assert 14 < found.high <= 15
+
+
+def test_the_interval_of_runs_whose_spread_decided_their_number_is_wider() -> None:
+    values = [10.0, 10.2, 10.1, 9.9, 10.05, 10.1, 9.95]
+    plain, wide = median_of_runs(values), median_of_runs(values, widened=1.2)
+    assert plain is not None
+    assert wide is not None
+    assert np.log(wide.high / 10.05) == pytest.approx(1.2 * np.log(plain.high / 10.05))
+    assert np.log(wide.low / 10.05) == pytest.approx(1.2 * np.log(plain.low / 10.05))
+    assert "widened by 20%" in wide.method
 
 
 def test_order_statistics_of_a_textbook_example() -> None:

@@ -1,89 +1,115 @@
-import time
+"""How many runs a job gets, from values whose spread is known."""
 
 import numpy as np
 import pytest
 
-from assay.analyse.steady_state import enough, samples_for_objective, steady
+from assay.analyse.stopping import RunsUntilPrecise, precise_metric, precision_of, widening
+from assay.plan.job import Job
+from assay.run.records import Failure, RunOutcome, SingleRunResult
+from assay.spec.benchmark import Definition
+
+PROGRAM = {"command": "true", "metrics": [{"name": "m", "pattern": "m (.*)", "unit": "ms", "better": "lower"}]}
 
 
-def _durations(n: int, share: float, seed: int = 0) -> np.ndarray:
-    return (1e6 * np.exp(share * np.random.default_rng(seed).standard_normal(n))).astype(np.int64)
+def job(target=PROGRAM, **measure) -> Job:
+    return Job("b", "d", 0, Definition.model_validate({"target": target, "measure": measure}))
 
 
-def _decay(n: int, excess: float, tau: float, share: float) -> np.ndarray:
-    return (_durations(n, share) * (1 + excess * np.exp(-np.arange(n) / tau))).astype(np.int64)
+def run(number: int, value: float | None, seconds: float = 1.0) -> RunOutcome:
+    error = Failure("crashed", "it ended") if value is None else None
+    metrics = {} if value is None else {"m": value}
+    return RunOutcome(SingleRunResult(number, number == 0, "", "", seconds, metrics=metrics, error=error))
 
 
-def test_fewer_samples_than_back_p90_are_never_enough() -> None:
-    assert not enough(np.full(63, 1000, dtype=np.int64), 0.02)
-    assert enough(np.full(64, 1000, dtype=np.int64), 0.02)
+def runs_made(measured: Job, values, seconds: float = 1.0) -> int:
+    rule = RunsUntilPrecise(measured)
+    for number, value in enumerate(values):
+        rule.add(run(number, value, seconds))
+        if number + 1 >= measured.definition.measure.least_runs and not rule.more():
+            return number + 1
+    return len(values)
 
 
-def test_noise_needs_more_samples() -> None:
-    assert enough(_durations(64, 0.01), 0.02)
-    assert not enough(_durations(64, 0.3), 0.02)
-    assert enough(_durations(20_000, 0.3), 0.02)
+def normal(spread: float, number: int = 200, seed: int = 1) -> np.ndarray:
+    return 100 * (1 + spread * np.random.default_rng(seed).standard_normal(number))
 
 
-def test_a_narrower_target_needs_more_samples() -> None:
-    durations = _durations(1000, 0.1)
-    assert enough(durations, 0.02)
-    assert not enough(durations, 0.001)
+def test_steady_runs_end_with_the_five_that_every_job_has() -> None:
+    assert runs_made(job(), normal(0.003)) == 5
 
 
-def test_samples_that_remember_are_worth_less() -> None:
-    durations = _durations(1000, 0.1)
-    assert enough(durations, 0.012)
-    assert not enough(np.sort(durations), 0.012)
+def test_runs_that_differ_are_followed_by_more_until_the_interval_is_narrow() -> None:
+    made = runs_made(job(), normal(0.03))
+    assert 8 <= made <= 30
 
 
-def test_the_stop_rule_is_cheap() -> None:
-    durations = _durations(1_000_000, 0.1)
-    began = time.process_time()
-    assert enough(durations, 0.02)
-    assert time.process_time() - began < 0.5  # 0.02 s on a quiet machine
+@pytest.mark.parametrize(("budget", "most"), [(20, 20), (10, 10)])
+def test_no_run_begins_that_the_budget_does_not_cover(budget: int, most: int) -> None:
+    assert runs_made(job(budget=budget), normal(0.06)) <= most
 
 
-def test_few_calls_are_never_steady() -> None:
-    assert not steady(np.full(29, 1000, dtype=np.int64))
-    assert steady(np.full(30, 1000, dtype=np.int64))
+def test_a_budget_that_the_first_runs_have_spent_adds_none() -> None:
+    assert runs_made(job(budget="3s"), normal(0.06)) == 5
 
 
-def test_level_times_are_steady_whatever_their_first_calls() -> None:
-    durations = _durations(60, 0.005)
-    durations[:5] *= 20
-    assert steady(durations)
+def test_runs_that_could_not_bring_what_was_asked_for_are_not_made() -> None:
+    # ±2 % would take thousands of runs; the budget has room for 60.
+    assert runs_made(job(budget=60), normal(0.5)) == 10
 
 
-def test_single_slow_calls_do_not_keep_the_warm_up_going() -> None:
-    durations = _durations(90, 0.005)
-    durations[[40, 65, 88]] *= 50
-    assert steady(durations)
+def test_there_are_never_more_than_a_hundred_runs() -> None:
+    assert runs_made(job(budget="1h"), normal(0.1)) == 100
 
 
-def test_noise_too_large_for_so_few_calls_is_not_called_steady() -> None:
-    assert not steady(_durations(30, 0.1))
-    assert steady(_durations(2000, 0.1))
-
-
-@pytest.mark.parametrize(("excess", "tau"), [(10, 10), (2, 30), (0.3, 30), (0.3, 100)])
-def test_a_decay_that_continues_is_not_steady_and_one_that_is_over_is(excess: float, tau: float) -> None:
-    assert not steady(_decay(round(2 * tau) if 2 * tau >= 30 else 30, excess, tau, 0.005))
-    assert steady(_decay(round(20 * tau), excess, tau, 0.005))
-
-
-def test_times_that_grow_are_not_steady() -> None:
-    assert not steady((_durations(300, 0.01) * np.linspace(1, 1.3, 300)).astype(np.int64))
-
-
-def test_a_small_trend_that_does_not_slow_down_is_not_steady() -> None:
-    # The last third differs by only 1 %, but as much as the third before: it is still going on.
-    assert not steady((_durations(300, 0.002) * np.linspace(1.03, 1, 300)).astype(np.int64))
+def test_a_fixed_number_of_runs_is_what_it_says() -> None:
+    fixed = job(runs=3)
+    assert not fixed.definition.adds_runs
+    assert runs_made(fixed, normal(0.2)) == 3
+    assert widening(fixed.definition) == 1
 
 
 @pytest.mark.parametrize(
-    ("objective", "runs", "samples"),
-    [((), 5, 0), (("latency_ms.median",), 5, 0), (("latency_ms.p99",), 1, 662), (("latency_ms.p99", "x.p90"), 5, 133)],
+    "sections",
+    [
+        {
+            "load": {"hosts": 2, "concurrency": 2, "duration": "5s"},
+            "target": {"endpoint": "http://127.0.0.1:1", "api": "http"},
+        },
+        {
+            "load": {"rate": "search"},
+            "target": {"endpoint": "http://127.0.0.1:1", "api": "http"},
+            "objective": {"e2e_ms.p99": 5},
+        },
+        {"target": {**PROGRAM, "distributed": {"pods": 2}}},
+    ],
 )
-def test_an_objective_requests_the_samples_that_back_it(objective: tuple[str, ...], runs: int, samples: int) -> None:
-    assert samples_for_objective(objective, runs) == samples
+def test_work_that_machines_share_and_a_search_have_five_runs(sections) -> None:
+    definition = Definition.model_validate(sections)
+    assert definition.measure.least_runs == definition.most_runs == 5
+
+
+def test_failed_runs_give_no_value_and_cost_time() -> None:
+    values = [*normal(0.06, 4), None, *normal(0.06, 100, seed=2)]
+    assert runs_made(job(budget=12), values) <= 12
+
+
+def test_a_job_without_any_value_adds_none() -> None:
+    assert runs_made(job(), [None] * 20) == 5
+
+
+def test_the_first_metric_of_the_headline_decides_and_never_a_score() -> None:
+    served = Definition.model_validate({"target": {"endpoint": "http://127.0.0.1:1", "api": "http"}})
+    assert precise_metric(served, ("recall", "e2e_ms", "throughput_per_s")) == "e2e_ms"
+    assert precise_metric(served, ("recall",)) is None
+
+
+def test_the_result_says_how_many_runs_would_do(stats) -> None:
+    measured = job(budget=10)
+    results = [run(number, value).result for number, value in enumerate(normal(0.2, 10))]
+    metrics = {"m": stats(*normal(0.2, 10), name="m")}
+    found = precision_of(measured.definition, metrics, results)
+    assert found is not None
+    assert not found.reached
+    # The width falls with the root of the number of runs.
+    assert found.runs_needed == pytest.approx(10 * (found.width / 0.02) ** 2, abs=1)
+    assert found.spent_s == 10

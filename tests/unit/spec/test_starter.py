@@ -116,4 +116,4 @@ def test_a_starter_whose_model_is_not_known_is_refused_until_it_is(tmp_path):
 def test_a_starter_explains_itself():
     text = one("squeezenet")
     assert text.count("#") > 5
-    assert parse(text, ".yaml", "f").document["measure"]["runs"] == 5
+    assert parse(text, ".yaml", "f").document["measure"]["budget"] == "5m"

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from assay.analyse.answer.records import AnswerColumn, AxisEffect, BestPoints, BestQuality
 from assay.analyse.compare.comparability import machine_moved
-from assay.analyse.compare.metric import RelativeChange, change_between, run_values
+from assay.analyse.compare.metric import RelativeChange, change_of, run_values
 from assay.analyse.headline import centre_of
 from assay.analyse.intervals import LEVEL, t_quantile
 from assay.analyse.records import Answer, Interval, MultiRunJobResult
@@ -43,10 +43,7 @@ class _Pair:
     """How far the machine itself moved meanwhile, as a logarithm that counts in both directions."""
 
     def interval(self, level: float) -> tuple[float, float] | None:
-        if self.change is None:
-            return None
-        half = t_quantile(level, self.change.df) * self.change.error if self.change.error else 0.0
-        return self.change.estimate - half, self.change.estimate + half
+        return None if self.change is None else self.change.ends(level)
 
 
 def _pair(a: MultiRunJobResult, b: MultiRunJobResult, metric: str) -> _Pair | None:
@@ -56,7 +53,7 @@ def _pair(a: MultiRunJobResult, b: MultiRunJobResult, metric: str) -> _Pair | No
     left, right = run_values(a.metrics[metric]), run_values(b.metrics[metric])
     if min(left.size, right.size) < 2:
         return _Pair(None)
-    change = change_between(left, right)
+    change = change_of(metric, a.metrics[metric], b.metrics[metric])
     if not change.logarithmic:
         return _Pair(None)
     moved = machine_moved((a,), (b,), anyway=True)
@@ -112,9 +109,8 @@ def _differ(a: MultiRunJobResult, b: MultiRunJobResult, metric: str, level: floa
     left, right = run_values(a.metrics[metric]), run_values(b.metrics[metric])
     if min(left.size, right.size) < 2:
         return centre_of(a.metrics[metric], metric) != centre_of(b.metrics[metric], metric)
-    change = change_between(left, right)
-    half = t_quantile(level, change.df) * change.error if change.error else 0.0
-    return not change.estimate - half <= 0 <= change.estimate + half
+    low, high = change_of(metric, a.metrics[metric], b.metrics[metric]).ends(level)
+    return not low <= 0 <= high
 
 
 def _undecided(pair: _Pair, level: float) -> bool:
@@ -194,8 +190,8 @@ def _concluded(
     if len(changes) < len(pairs):
         why = "one run does not show how much runs differ"
         return AxisEffect(path, base, other, column.metric, better, len(pairs), None, None, "cannot tell", why)
-    variance = sum(change.error**2 for change in changes)
-    freedom = sum(change.error**4 / change.df for change in changes)
+    variance = sum(change.largest_error**2 for change in changes)
+    freedom = sum(change.largest_error**4 / change.df for change in changes)
     half = t_quantile(level, max(variance**2 / freedom, 1.0)) * math.sqrt(variance) / len(changes) if freedom else 0.0
     centre = _average(pairs)
     ends = sorted(_gain(value, better) for value in (centre - half, centre + half))

@@ -12,10 +12,13 @@ from assay.analyse.capacity.probe import ALPHA, limit_sentence, share_held
 from assay.analyse.checks.evidence import NOTHING_MEASURED, CheckEvidence, Finding
 from assay.analyse.headline import is_quality
 from assay.analyse.intervals import TAILS, median_interval_of_run, relative_half_width, samples_needed
+from assay.analyse.levels import Levels, levels_of_runs, levels_of_samples
 from assay.analyse.records import Check, Interval, MetricStatistics
 from assay.analyse.steady_state import drift
-from assay.analyse.text import count, listed, percent, quantity, run_name, run_names
+from assay.analyse.stopping import precision_of
+from assay.analyse.text import count, listed, number, percent, quantity, run_name, run_names
 from assay.plan.job import Job
+from assay.units import show_seconds
 
 # Two runs can agree by luck; three is the smallest number whose spread means something.
 MIN_RUNS = 3
@@ -116,7 +119,7 @@ def steady_state(evidence: CheckEvidence) -> Finding:
 
 
 def interval_narrow(evidence: CheckEvidence) -> Finding:
-    """Whether runs agree as closely as the file asks."""
+    """Whether runs agree closely enough for a number to speak for them, and as closely as the file asks."""
     target = evidence.job.definition.measure.interval
     names = _between_runs_judged(evidence)
     intervals = {name: evidence.metrics[name].interval for name in names}
@@ -131,6 +134,60 @@ def interval_narrow(evidence: CheckEvidence) -> Finding:
         return True, f"runs agree on {name} to {width}, within the ±{percent(target)} asked for"
     advice = "add runs or find what differs between them"
     return False, f"runs agree on {name} only to {width} (asked for: ±{percent(target)}), so {advice}"
+
+
+def precise_as_asked(evidence: CheckEvidence) -> Finding:
+    """Whether runs were added until the headline was known as closely as the file asks, and what that would take."""
+    precision = precision_of(evidence.job.definition, evidence.metrics, evidence.runs)
+    if precision is None:
+        return NOTHING_MEASURED
+    known = f"{precision.metric} is known to ±{percent(precision.width)} after {count(precision.runs, 'run')}"
+    asked = f"asked for: ±{percent(precision.asked)}"
+    if precision.reached:
+        return True, f"{known} ({asked})"
+    needed = f"about {precision.runs_needed:,} runs ({show_seconds(precision.runs_needed * precision.run_s)})"
+    return False, f"{known} ({asked}); {needed} would do"
+
+
+def one_level(evidence: CheckEvidence) -> Finding:
+    """Whether the runs, and the samples inside them, lie on one level; two levels are named with their shares."""
+    found = [sentence for name in evidence.speed if (sentence := _levels_between(name, evidence.metrics[name]))]
+    found += _levels_inside(evidence)
+    if found:
+        return False, "; ".join(found[:2])
+    return (True, "runs and samples lie on one level") if evidence.speed else NOTHING_MEASURED
+
+
+def _levels_between(name: str, stats: MetricStatistics) -> str:
+    levels = levels_of_runs(list(stats.run_values.values()))
+    if levels is None:
+        return ""
+    above = round(levels.share * stats.runs)
+    both = f"{quantity(levels.low, stats.unit)} in {stats.runs - above} of {count(stats.runs, 'run')}"
+    other = f"{quantity(levels.high, stats.unit)} in {above} ({percent(levels.apart, signed=True)})"
+    centres = f"the middle run is at {number(stats.median)}, the mean of all at {quantity(stats.mean, stats.unit)}"
+    return f"{name} lies on two levels: {both}, {other}; {centres}"
+
+
+def _levels_inside(evidence: CheckEvidence) -> list[str]:
+    """A sentence for each metric of which most runs have samples on two levels."""
+    by_metric: dict[str, list[Levels | None]] = {}
+    for (_, name), values in evidence.measured().items():
+        by_metric.setdefault(name, []).append(levels_of_samples(values))
+    sentences = []
+    for name, found in by_metric.items():
+        there = [levels for levels in found if levels is not None]
+        if evidence.load_varies or 2 * len(there) <= len(found):
+            continue
+        share, unit = float(np.median([levels.share for levels in there])), evidence.metrics[name].unit
+        low, high = (
+            quantity(float(np.median(ends)), unit) for ends in zip(*((x.low, x.high) for x in there), strict=True)
+        )
+        sentences.append(
+            f"samples of {name} lie on two levels in {len(there)} of {count(len(found), 'run')}: about {low}, and "
+            f"{high} in {percent(share)}"
+        )
+    return sentences
 
 
 def _between_runs_judged(evidence: CheckEvidence) -> tuple[str, ...]:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.analyse.intervals import LEVEL, between_runs, t_quantile, t_tail
+from assay.analyse.headline import is_quality
+from assay.analyse.intervals import LEVEL, between_runs, median_of_runs, t_quantile, t_tail
 from assay.analyse.records import Answer, Comparison, Interval, MetricStatistics
 from assay.analyse.text import count, percent
 from assay.metrics import Better
@@ -44,7 +45,7 @@ def compare_results(
 ) -> Comparison:
     """Say whether some results of a job are better or worse than others; the spread between results counts."""
     if len(a) == len(b) == 1:
-        answer, because, change = _decide(a[0], b[0], level, smallest)
+        answer, because, change = _decide(name, a[0], b[0], level, smallest)
     else:
         answer, because, change = _decide_results(a, b, level, smallest)
     return Comparison(
@@ -95,7 +96,7 @@ def run_values(stats: MetricStatistics) -> NDArray[np.float64]:
     return np.array(list(stats.run_values.values()), dtype=np.float64)
 
 
-def _decide(a: MetricStatistics, b: MetricStatistics, level: float, smallest: float) -> _Decision:
+def _decide(name: str, a: MetricStatistics, b: MetricStatistics, level: float, smallest: float) -> _Decision:
     left, right = run_values(a), run_values(b)
     fewest = min(left.size, right.size)
     if fewest < MIN_RUNS:
@@ -104,7 +105,7 @@ def _decide(a: MetricStatistics, b: MetricStatistics, level: float, smallest: fl
         return _cannot_tell(f"{have}: {need}, to know how much runs differ by themselves")
     if different := different_meaning((a, b)):
         return _cannot_tell(different)
-    change = change_between(left, right)
+    change = change_of(name, a, b)
     if not change.logarithmic and change.base == 0:
         return _cannot_tell("the first side is zero, so no relative change exists")
     few = f"only {fewest} runs on a side, so the interval is wide; {RECOMMENDED_RUNS} or more are better"
@@ -210,14 +211,24 @@ class RelativeChange:
     logarithmic: bool
     base: float  # what a plain difference is relative to
     method: str = "Welch's t"
+    error_above: float | None = None
+    """Towards the upper end, where that is another than towards the lower one."""
+
+    def ends(self, level: float) -> tuple[float, float]:
+        """The change on the compared scale, as far as the spread tells it."""
+        reach = t_quantile(level, self.df)
+        above = self.error if self.error_above is None else self.error_above
+        return self.estimate - reach * self.error, self.estimate + reach * above
+
+    @property
+    def largest_error(self) -> float:
+        return max(self.error, self.error_above or 0.0)
 
     def interval(self, level: float) -> Interval:
         """The relative change, as far as the spread tells it."""
-        half = t_quantile(level, self.df) * self.error if self.error else 0.0
-        ends = (self.estimate - half, self.estimate + half)
-        return Interval(
-            self.relative(ends[0]), self.relative(ends[1]), level, f"{self.method}, {self.df:.1f} degrees of freedom"
-        )
+        low, high = self.ends(level)
+        freedom = f", {self.df:.1f} degrees of freedom" if self.df < _NORMAL_DF else ""
+        return Interval(self.relative(low), self.relative(high), level, f"{self.method}{freedom}")
 
     def relative(self, value: float) -> float:
         """A change on the compared scale as a share of a."""
@@ -226,9 +237,10 @@ class RelativeChange:
     def chance(self, sign: int) -> float:
         """How often luck alone shows as clear a change in this direction (1 up, -1 down) where there is none."""
         ahead = sign * self.estimate
-        if not self.error:
+        error = self.error if self.error_above is None or self.estimate > 0 else self.error_above
+        if not error:
             return 0.0 if ahead > 0 else 1.0
-        tail = t_tail(abs(ahead) / self.error, self.df) / 2
+        tail = t_tail(abs(ahead) / error, self.df) / 2
         return tail if ahead > 0 else 1 - tail
 
 
@@ -246,6 +258,53 @@ def change_between(a: NDArray[np.float64], b: NDArray[np.float64]) -> RelativeCh
     df = total**2 / (parts[0] ** 2 / (a.size - 1) + parts[1] ** 2 / (b.size - 1)) if matters(total, a, b) else 1.0
     error = math.sqrt(total) if matters(total, a, b) else 0.0
     return RelativeChange(float(b.mean() - a.mean()), error, max(df, 1.0), logarithmic, base)
+
+
+def change_of(name: str, a: MetricStatistics, b: MetricStatistics) -> RelativeChange:
+    """The change from one result to another, each with two runs or more.
+
+    A planned number of runs is compared by the means, on the scale of ratios. Where the spread decided how many runs
+    there are, the means depend on it, and the middle runs are compared. The interval then comes from theirs: the
+    distance of an end is the root of the sum of squares of those that move it that way (Zou and Donner, Statistics in
+    Medicine 27, 2008). Scores are compared by their means.
+    """
+    left, right = run_values(a), run_values(b)
+    if is_quality(name) or a.widened == b.widened == 1:
+        return change_between(left, right)
+    logarithmic = bool((left > 0).all() and (right > 0).all())
+    first, second = (_Middle.of(values, stats, logarithmic=logarithmic) for values, stats in ((left, a), (right, b)))
+    reach = t_quantile(LEVEL, _NORMAL_DF)
+    return RelativeChange(
+        estimate=second.centre - first.centre,
+        error=math.hypot(second.below, first.above) / reach,
+        df=_NORMAL_DF,
+        logarithmic=logarithmic,
+        base=abs(float(left.mean())),
+        method="intervals of both middle runs",
+        error_above=math.hypot(second.above, first.below) / reach,
+    )
+
+
+# With this many degrees of freedom Student's t is normal.
+_NORMAL_DF = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class _Middle:
+    """The middle run of one side, and how far its interval reaches, on the compared scale."""
+
+    centre: float
+    below: float
+    above: float
+
+    @classmethod
+    def of(cls, values: NDArray[np.float64], stats: MetricStatistics, *, logarithmic: bool) -> _Middle:
+        interval = median_of_runs(values, widened=stats.widened)
+        if interval is None:
+            raise AssertionError("a side of two runs or more has an interval")
+        ends = float(np.median(values)), interval.low, interval.high
+        centre, low, high = map(math.log, ends) if logarithmic else ends
+        return cls(centre, max(centre - low, 0.0), max(high - centre, 0.0))
 
 
 def matters(variance: float, a: NDArray[np.float64], b: NDArray[np.float64]) -> bool:

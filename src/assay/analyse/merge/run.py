@@ -211,7 +211,7 @@ class PartResult:
 
 def merge_point(job: Job, parts: Sequence[PartResult]) -> tuple[MultiRunJobResult, tuple[RunOutcome, ...]]:
     """Put the parts of a load together and judge them as one job: its result, and the joined runs."""
-    planned = job.definition.measure.runs
+    planned = job.definition.measure.least_runs
     numbers = sorted({run.result.run_id for part in parts for run in part.runs}) or range(planned)
     runs = [run for part in parts for run in part.runs]
     same = {number: [run for run in runs if run.result.run_id == number] for number in numbers}

@@ -238,7 +238,7 @@ def _runs(state: ServerState, campaign: str) -> int:
         if len(state.runs) >= _REMEMBERED:
             state.runs.clear()
         jobs = state.kept.store.campaign(campaign)[1]
-        state.runs[campaign] = sum(stored.job.definition.measure.runs for stored in jobs)
+        state.runs[campaign] = sum(stored.job.definition.measure.least_runs for stored in jobs)
     return state.runs[campaign]
 
 

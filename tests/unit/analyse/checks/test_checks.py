@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from assay.analyse.checks import CHECKS, INVALIDATING, checks_of, verdict_of
+from assay.analyse.checks import ADVISORY, CHECKS, INVALIDATING, checks_of, verdict_of
 from assay.analyse.checks.table import APPLIES
 from assay.analyse.judge import judge, metrics_of
 from assay.analyse.records import Check
@@ -19,7 +19,9 @@ ALWAYS = [name for name in CHECKS if name not in APPLIES]
 def _check(job, outcomes, name: str) -> Check:
     runs = [one.result for one in outcomes]
     checks = checks_of(job, runs, metrics_of(job, outcomes), {one.result.run_id: one.samples for one in outcomes})
-    assert [check.name for check in checks] == [name for name in CHECKS if name not in APPLIES]
+    assert [check.name for check in checks] == [
+        name for name in CHECKS if name not in APPLIES or (name == "precise as asked" and job.definition.adds_runs)
+    ]
     return next(check for check in checks if check.name == name)
 
 
@@ -118,9 +120,53 @@ def test_a_program_may_report_what_should_move(job, outcome) -> None:
 @pytest.mark.parametrize(("spread", "passed"), [(0.001, True), (0.2, False)])
 def test_interval_narrow_enough(job, outcome, spread, passed) -> None:
     outcomes = [outcome(run, 1 + spread * run + np.zeros(100)) for run in range(4)]
-    found = _check(job(), outcomes, "interval narrow enough")
+    found = _check(job(measure={"interval": "5%"}), outcomes, "interval narrow enough")
     assert found.passed is passed
     assert "±5.0 %" in found.detail
+
+
+def test_runs_that_differ_by_a_third_do_not_make_a_number(job, outcome) -> None:
+    outcomes = [outcome(run, 1 + 0.3 * (run % 2) + np.zeros(100)) for run in range(4)]
+    found = _check(job(), outcomes, "interval narrow enough")
+    assert found.passed is False
+    assert "±25 %" in found.detail
+
+
+@pytest.mark.parametrize(("spread", "passed"), [(0.001, True), (0.02, False)])
+def test_precise_as_asked(job, outcome, spread, passed) -> None:
+    outcomes = [outcome(run, 1 + spread * run + np.zeros(100)) for run in range(5)]
+    found = _check(job(), outcomes, "precise as asked")
+    assert found.passed is passed
+    assert "asked for: ±2.0 %" in found.detail
+    assert ("would do" in found.detail) is not passed
+
+
+def test_a_result_that_is_less_precise_than_asked_is_still_valid() -> None:
+    assert verdict_of([Check("precise as asked", False, ""), Check("one level", False, "")]) == "valid"
+
+
+def test_a_fixed_number_of_runs_has_no_precision_to_reach(job, outcome) -> None:
+    fixed = job(measure={"runs": 5})
+    outcomes = [outcome(run) for run in range(5)]
+    samples = {found.result.run_id: found.samples for found in outcomes}
+    checks = checks_of(fixed, [found.result for found in outcomes], metrics_of(fixed, outcomes), samples)
+    assert "precise as asked" not in [check.name for check in checks]
+
+
+def test_runs_on_two_levels_are_named_with_their_shares(job, outcome) -> None:
+    level = [1.0, 1.001, 1.1, 0.999, 1.101, 1.0, 1.002, 1.099, 1.001, 1.0]
+    outcomes = [outcome(run, level[run] + np.zeros(100)) for run in range(10)]
+    found = _check(job(), outcomes, "one level")
+    assert found.passed is False
+    assert "1 ms in 7 of 10 runs, 1.1 ms in 3 (+10 %)" in found.detail
+
+
+def test_samples_on_two_levels_are_named_with_their_share(job, outcome) -> None:
+    rng = np.random.default_rng(3)
+    values = [np.where(rng.random(1000) < 0.2, 2.0, 1.0) * (1 + 0.02 * rng.standard_normal(1000)) for _ in range(5)]
+    found = _check(job(), [outcome(run, values[run]) for run in range(5)], "one level")
+    assert found.passed is False
+    assert "two levels in 5 of 5 runs" in found.detail
 
 
 def test_one_run_has_no_interval(job, outcome) -> None:
@@ -233,7 +279,7 @@ def test_warm_up_samples_are_not_measured_ones(job, outcome) -> None:
     assert _check(job(), [outcome(0, samples=(warm,))], "something measured").passed is False
 
 
-@pytest.mark.parametrize("name", ALWAYS)
+@pytest.mark.parametrize("name", [name for name in ALWAYS if name not in ADVISORY])
 def test_verdict_of_one_failed_check(name) -> None:
     checks = [Check(other, other != name, "") for other in CHECKS]
     assert verdict_of(checks) == ("invalid" if name in INVALIDATING else "suspect")

@@ -143,7 +143,7 @@ class PodTask:
                 result = refuse_document(path, inside.out, PodView(sender), problem)
             finally:
                 if meeting is not None:
-                    give_up_all(meeting, job.definition.measure.runs, why)
+                    give_up_all(meeting, job.definition.measure.least_runs, why)
         return result
 
     def _unpacked(self, path: Path) -> Job:
@@ -159,7 +159,7 @@ class PodTask:
         self, path: Path, job: Job, sender: Sender, line: TcpBarrier | None, services: Mapping[str, RunningService]
     ) -> MultiRunJobResult:
         meeting = None if line is None else line.meeting
-        patience_s = job.definition.measure.timeout * job.definition.measure.runs
+        patience_s = job.definition.longest_s
         hook: Callable[[int], None] | None = None
         if meeting is not None:
             say(f"note      pod {meeting.who} of {meeting.of} waits for the others")
@@ -186,7 +186,7 @@ class PodTask:
             return
         meeting = Meeting(str(self.inside.work / "meeting"), ranks.rank, len(ranks.peers))
         line = BarrierAddress(ranks.peers[0], ranks.port, self.inside.secret, self.inside.address)
-        with together(meeting, line, job.definition.measure.runs, notify) as barrier:
+        with together(meeting, line, job.definition.measure.least_runs, notify) as barrier:
             yield barrier
 
     def _stands_by(self) -> bool:
@@ -197,7 +197,7 @@ class PodTask:
         ranks = self.inside.ranks
         if ranks is None:
             raise AssertionError("only one of several pods stands by")
-        patience_s = job.definition.measure.timeout * job.definition.measure.runs
+        patience_s = job.definition.longest_s
         stand_by(ranks, line, patience_s, notify, self.watchman.check, to_start(ranks.others, self.inside))
 
 

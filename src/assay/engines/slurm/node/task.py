@@ -67,7 +67,7 @@ def _measured(folder: SharedFolder, group: Group, job: Job, watchman: Terminatio
     view = ProgressView(partial(write_progress, folder.progress(job.index)))
     try:
         if meeting is not None:
-            clear_absences(meeting, job.definition.measure.runs)
+            clear_absences(meeting, job.definition.measure.least_runs)
         # The services of the group, once they are ready on their nodes; the job's own node starts the others itself
         elsewhere = {service.name: job.definition.services[service.name] for service in group.services}
         services = await_services(folder, group.name, elsewhere, notify=view.note, unless=watchman.check)
@@ -97,7 +97,7 @@ def _measured(folder: SharedFolder, group: Group, job: Job, watchman: Terminatio
         result = refuse_document(folder.job(job.index), folder.out(job.index), view, problem)
     finally:
         if meeting is not None:
-            give_up_all(meeting, job.definition.measure.runs, why)
+            give_up_all(meeting, job.definition.measure.least_runs, why)
     return 0 if result.state == "done" else NOT_MEASURED
 
 
@@ -127,8 +127,7 @@ def _begin(job: Job, meeting: Meeting | None, view: View) -> None:
     if meeting is None:
         return
     view.note(f"client {meeting.who} of {meeting.of} waits for the others")
-    measure = job.definition.measure
-    met = begin_together(meeting, measure.timeout * measure.runs)
+    met = begin_together(meeting, job.definition.longest_s)
     view.note(f"all {meeting.of} clients are there after {met.waited_s:.1f} s")
 
 

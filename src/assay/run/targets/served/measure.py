@@ -140,7 +140,7 @@ class _Run:
         price = self.there.target.price
         if price is None or price.budget is None:
             return None
-        share = price.budget / self.definition.measure.runs
+        share = price.budget / self.definition.measure.least_runs
         # The request before the load is paid for too, and it may be tried more than once.
         first = TRIES * requests_bound(work.items[-1], price, conversation=api.generates)
         most = requests_within(share - first, work.items, price, conversation=api.generates)
