@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.analyse.ab import ORDERS, ABDecision, Pair, decide
-from assay.analyse.ab.decision import threshold, winnings
+from assay.analyse.ab.bets import threshold, winnings
 from assay.metrics import Better
 from benches.page import Page, Table
 from benches.servers import workspace

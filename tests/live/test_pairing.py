@@ -69,7 +69,7 @@ def store():
 
 
 @pytest.mark.simulated
-def test_a_large_difference_is_reported_with_the_fewest_pairs_and_kept_as_two_campaigns(folder, monkeypatch):
+def test_a_large_difference_is_reported_at_the_first_look_and_kept_as_two_campaigns(folder, monkeypatch):
     machine = on(monkeypatch, Machine(of_command), looked_at=True)
     found = run_ab(twin(folder, a=40, b=20), ABQuestion(), ABBudget(40), seed=7)
     assert found.stopped == "told"
@@ -77,18 +77,21 @@ def test_a_large_difference_is_reported_with_the_fewest_pairs_and_kept_as_two_ca
     assert found.decision.metric == "step_ms"
     assert found.decision.change == pytest.approx(-0.5, abs=0.03)
     assert found.decision.interval.low < found.decision.change < found.decision.interval.high < 0
-    assert found.decision.pairs == 12
+    assert found.decision.design == "planned"
+    assert found.looks == (16, 20, 24, 28, 32, 36, 40)
+    assert found.decision.pairs == 16
     assert found.seed == 7
     # The runs were made in the order that the seed says: in blocks, by lot.
-    assert letters(machine) == orders(7, *range(6))
+    assert letters(machine) == orders(7, *range(8))
     kept = store()
     a, b = (read_campaign(kept, campaign) for campaign in found.parts[0].campaigns)
     assert (a.state, b.state) == ("done", "done")
     assert {**a.labels, "ab_side": "b", "ab_name": "after"} == b.labels
     assert b.labels["ab"] == found.name
     assert b.labels["ab_seed"] == "7"
+    assert b.labels["ab_planned"] == "40"
     assert b.labels["team"] == "speed"
-    assert [job.successful_runs for job in (*a.jobs, *b.jobs)] == [12, 12]
+    assert [job.successful_runs for job in (*a.jobs, *b.jobs)] == [16, 16]
     assert a.jobs[0].definition["measure"]["runs"] == 3
     assert a.jobs[0].environment["before"]["fitness"]
     assert a.jobs[0].environment["after"]["fitness"]
@@ -97,17 +100,18 @@ def test_a_large_difference_is_reported_with_the_fewest_pairs_and_kept_as_two_ca
     ((one, other),) = pair_jobs(a, b)
     (line,) = [line for line in compare_jobs(one, other, anyway=True) if line.metric == "step_ms"]
     assert line.answer == "better"
-    # A plan of the file takes the time of its own three runs, not that of twelve.
-    assert found.decision.pairs == 4 * 3
+    # A plan of the file takes the time of its own three runs, not that of sixteen.
     assert kept.known_seconds(a.jobs[0].digest) < found.seconds / 4
 
 
 @pytest.mark.simulated
 def test_equal_sides_are_not_distinguished_and_more_pairs_can_be_added(folder, machine):
-    found = run_ab(twin(folder), ABQuestion(smallest=0.0001), ABBudget(13), seed=3)
+    found = run_ab(twin(folder), ABQuestion(smallest=0.0001), ABBudget(13, open_ended=True), seed=3)
     assert found.stopped == "pairs"
     assert found.decision.answer == "cannot tell"
     assert found.decision.pairs == 14  # blocks are measured whole
+    assert found.decision.design == "open-ended"
+    assert found.looks == ()
     assert found.decision.more_for_smallest is None or found.decision.more_for_smallest > 100
     again, parts = stored_experiment(found.name)
     assert again.names == ("before", "after")
@@ -126,8 +130,30 @@ def test_equal_sides_are_not_distinguished_and_more_pairs_can_be_added(folder, m
 
 
 @pytest.mark.simulated
+def test_a_planned_experiment_is_not_continued(folder, machine):
+    found = run_ab(twin(folder), ABQuestion(smallest=0.0), ABBudget(12), seed=3)
+    assert (found.stopped, found.looks, found.decision.pairs) == ("pairs", (12,), 12)
+    assert "a new experiment should plan" in found.decision.because[1]
+    with pytest.raises(UsageError, match="was planned with 12 pairs") as refused:
+        stored_experiment(found.name)
+    assert "--open-ended" in refused.value.problem.try_
+
+
+@pytest.mark.simulated
+def test_the_plan_stays_when_an_interrupted_experiment_goes_on(folder, machine):
+    with pytest.raises(KeyboardInterrupt):
+        run_ab(twin(folder), ABQuestion(smallest=0.0), ABBudget(12), seed=3, view=Stop(6))
+    found = run_ab(twin(folder), ABQuestion(smallest=0.0), ABBudget(30), seed=99)
+    assert (found.seed, found.looks, found.decision.pairs) == (3, (12,), 12)
+    with pytest.raises(KeyboardInterrupt):
+        run_ab(twin(folder), ABQuestion(smallest=0.0), ABBudget(6, open_ended=True), seed=4, view=Stop(6))
+    found = run_ab(twin(folder), ABQuestion(smallest=0.0), ABBudget(6), seed=99)
+    assert (found.seed, found.looks, found.decision.design) == (4, (), "open-ended")
+
+
+@pytest.mark.simulated
 def test_a_continued_experiment_must_be_the_same_thing(folder, machine, monkeypatch):
-    found = run_ab(twin(folder), ABQuestion(smallest=0.0), ABBudget(2), seed=3)
+    found = run_ab(twin(folder), ABQuestion(smallest=0.0), ABBudget(2, open_ended=True), seed=3)
     with pytest.raises(UsageError, match="no experiment 'abnone'"):
         stored_experiment("abnone")
     with monkeypatch.context() as elsewhere:
@@ -220,9 +246,9 @@ def test_an_interrupted_experiment_continues_where_it_stopped(folder, machine):
     made = len(machine.made)
     found = run_ab(twin(folder, b=5), ABQuestion(), ABBudget(40), seed=99)
     assert found.seed == 5  # the lot goes on as well
-    assert letters(machine)[:6] + letters(machine)[made:] == orders(5, *range(6))
+    assert letters(machine)[:6] + letters(machine)[made:] == orders(5, *range(8))
     assert found.decision.answer == "better"
-    assert found.decision.pairs == 12
+    assert found.decision.pairs == 16
     assert len(kept.campaigns()) == 4
     assert {one.state for one in kept.campaigns()} == {"done"}
     # A finished one is not stored_experiment by itself.
@@ -240,7 +266,7 @@ def test_fresh_leaves_an_interrupted_one_behind(folder, machine):
 
 @pytest.mark.simulated
 def test_a_continued_experiment_that_is_interrupted_continues_too(folder, machine):
-    found = run_ab(twin(folder), ABQuestion(smallest=0.0), ABBudget(4), seed=3)
+    found = run_ab(twin(folder), ABQuestion(smallest=0.0), ABBudget(4, open_ended=True), seed=3)
     again, parts = stored_experiment(found.name)
     with pytest.raises(KeyboardInterrupt):
         run_ab(again, ABQuestion(smallest=0.0), ABBudget(8), parts=parts, view=Stop(5))

@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.analyse.ab.decision import centre_of
+from assay.analyse.ab.evidence import centre_of
 from assay.analyse.intervals import LEVEL, t_interval
 
 Values = NDArray[np.float64]

@@ -47,15 +47,31 @@ def ab(
     of_a: Annotated[list[str] | None, typer.Option("--a", metavar="PATH=VALUE", help=_SIDE_HELP.format("A"))] = None,
     of_b: Annotated[list[str] | None, typer.Option("--b", metavar="PATH=VALUE", help=_SIDE_HELP.format("B"))] = None,
     settings: SetOption = None,
-    pairs: Annotated[int, typer.Option("--pairs", min=2, max=5000, help="Stop after this many pairs of runs.")] = 40,
+    pairs: Annotated[
+        int,
+        typer.Option(
+            "--pairs",
+            min=2,
+            max=5000,
+            help="Plan this many pairs of runs, and a few looks at them: ends at the look that can tell.",
+        ),
+    ] = 40,
     at_most: AtMostOption = "",
+    open_ended: Annotated[
+        bool,
+        typer.Option(
+            "--open-ended",
+            help="Look after every block and allow more pairs later: for when no number of pairs can be planned. "
+            "Needs about twice the pairs.",
+        ),
+    ] = False,
     smallest: Annotated[
         str, typer.Option("--smallest", help="Smallest difference of interest; ends when any is smaller.")
     ] = "1%",
     metric: MetricOption = "",
     seed: SeedOption = None,
     go_on: Annotated[
-        str, typer.Option("--continue", metavar="NAME", help="Add pairs to an experiment that could not tell.")
+        str, typer.Option("--continue", metavar="NAME", help="Add pairs to an --open-ended experiment.")
     ] = "",
     fresh: Annotated[bool, typer.Option("--fresh", help="Do not continue an interrupted experiment.")] = False,
     fail_on_worse: Annotated[
@@ -73,7 +89,7 @@ def ab(
     from assay.report.live import view_for
 
     question = ABQuestion(wanted_from(metric) if metric else None, share(smallest, "--smallest"))
-    budget = ABBudget(pairs, duration(at_most, "--at-most"))
+    budget = ABBudget(pairs, duration(at_most, "--at-most"), open_ended)
     if go_on:
         _refuse_files(a, of_a, of_b, settings)
         pair, parts = stored_experiment(go_on, store)
@@ -186,6 +202,7 @@ def _document(result: ABResult) -> dict[str, Any]:
             for index, side in enumerate("ab")
         },
         "stopped": result.stopped,
+        "looks": list(result.looks),
         "seconds": result.seconds,
         **to_plain(result.decision),
         "order": result.order or None,
@@ -203,7 +220,7 @@ def _text(result: ABResult) -> str:
     lines += [""] if len(lines) > 4 else []
     a, b = (" ".join(part.campaigns[side] for part in result.parts) for side in (0, 1))
     lines += [f"a       {a}  {result.sides[0]}", f"b       {b}  {result.sides[1]}"]
-    if not decision.is_final and result.stopped != "failed":
+    if not decision.is_final and result.stopped != "failed" and not result.looks:
         lines.append(f"more    assay ab --continue {result.name} --pairs {decision.more_for_seen or 40}")
     return "\n".join([*lines, f"result  {result.name}"])
 
@@ -263,7 +280,19 @@ def _how(result: ABResult) -> str:
     }[result.stopped]
     return (
         f"{result.decision.pairs} pairs in random blocks of ABBA or BAAB (seed {result.seed}), "
-        f"{show_seconds(result.seconds)}; {ended}; the interval of 95 % holds at every look"
+        f"{show_seconds(result.seconds)}; {ended}; {_design(result)}"
+    )
+
+
+def _design(result: ABResult) -> str:
+    """Which looks there were, and what that means for the interval."""
+    if not result.looks:
+        return "looked at after every block, and the interval of 95 % holds at every look"
+    if len(result.looks) == 1:
+        return f"planned with one look, after {result.looks[0]} pairs; interval of 95 %"
+    *before, last = map(str, result.looks)
+    return (
+        f"looks planned after {', '.join(before)} and {last} pairs; change and interval of 95 % are corrected for them"
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from assay.analyse.ab import ABDecision, MetricSelection, RunReading, decide, headline_in
+from assay.analyse.ab import ABDecision, MetricSelection, PairPlan, RunReading, decide, headline_in
 from assay.analyse.ab.decision import order_note
 from assay.analyse.ab.pairs import direction_in
 from assay.analyse.records import MultiRunJobResult
@@ -26,6 +26,7 @@ from assay.experiments.interleave import (
     JobPair,
     experiment_session,
     parts_of,
+    planned_pairs_in,
 )
 from assay.plan.job import Job, digest_of
 from assay.plan.plan import Plan
@@ -50,10 +51,12 @@ class ABQuestion:
 
 @dataclass(frozen=True, slots=True)
 class ABBudget:
-    """How much may be measured."""
+    """How much may be measured, and whether more may follow."""
 
     pairs: int = 40
     seconds: float | None = None
+    open_ended: bool = False
+    """Look after every block and allow more pairs later, instead of a few looks planned for these pairs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,8 @@ class ABResult:
     """The jobs of the last part; None where nothing had to be measured."""
     order: str
     """Whether run order matters; empty where it does not show."""
+    looks: tuple[int, ...]
+    """After how many pairs a look was planned; empty for an open-ended experiment."""
     stopped: Stopped
     seconds: float
     """How long this took, this time."""
@@ -107,9 +112,16 @@ def run_ab(
         pair.jobs, names, store=store, view=view, clock=clock, lock=lock, control=control
     ) as session:
         with Experiment(
-            pair, session, seed=seed, fresh=fresh, parts=parts, planned=most * PAIRS_OF_A_BLOCK
+            pair,
+            session,
+            seed=seed,
+            fresh=fresh,
+            parts=parts,
+            planned=most * PAIRS_OF_A_BLOCK,
+            planned_pairs=None if budget.open_ended or parts else most,
         ) as experiment:
             experiment.begin()
+            most = experiment.planned_pairs or most
             campaigns = " and ".join(experiment.parts[-1].campaigns)
             note = f"up to {most} pairs" + (", resumed: what was measured before is kept" if experiment.resumed else "")
             view.campaign(campaigns, 2, experiment.planned, note)
@@ -125,12 +137,7 @@ def _until(experiment: Experiment, question: ABQuestion, most: int, at_most_s: f
         # Nothing is decided while no run has ended.
         if (wanted := _deciding(experiment, question)) is not None:
             refuse_absent(wanted, [run for side in experiment.readings for run in side if not run.failure])
-            decision = _decided(experiment, wanted, question.smallest)
-            if blocks and decision.interval is not None and decision.change is not None:
-                low, high = (percent(end, signed=True) for end in (decision.interval.low, decision.interval.high))
-                shown = f"{decision.metric} {percent(decision.change, signed=True)} [{low}, {high}]"
-                experiment.session.view.note(f"{decision.pairs} pairs: {shown}: {decision.answer}")
-            if decision.is_final:
+            if _is_look(experiment, wanted) and _look(experiment, wanted, question.smallest, note=blocks > 0).is_final:
                 return "told"
         if min(map(len, experiment.readings)) >= most:
             return "pairs"
@@ -143,10 +150,36 @@ def _until(experiment: Experiment, question: ABQuestion, most: int, at_most_s: f
         blocks += 1
 
 
-def _decided(experiment: Experiment, wanted: MetricSelection, smallest: float) -> ABDecision:
+def _is_look(experiment: Experiment, wanted: MetricSelection) -> bool:
+    """Whether the evidence may be looked at now."""
+    plan = _plan(experiment)
+    return plan is None or len({pair.block for pair in experiment.pairs(wanted) if pair.complete}) in plan.looks
+
+
+def _look(experiment: Experiment, wanted: MetricSelection, smallest: float, *, note: bool) -> ABDecision:
+    decision = _decided(experiment, wanted, smallest)
+    if note and decision.interval is not None and decision.change is not None:
+        low, high = (percent(end, signed=True) for end in (decision.interval.low, decision.interval.high))
+        shown = f"{decision.metric} {percent(decision.change, signed=True)} [{low}, {high}]"
+        experiment.session.view.note(f"{decision.pairs} pairs: {shown}: {decision.answer}")
+    return decision
+
+
+def _plan(experiment: Experiment) -> PairPlan | None:
+    pairs = experiment.planned_pairs
+    return None if pairs is None else PairPlan(pairs // PAIRS_OF_A_BLOCK)
+
+
+def _decided(experiment: Experiment, wanted: MetricSelection, smallest: float, *, ended: bool = False) -> ABDecision:
+    """What the pairs say about one number.
+
+    Args:
+        ended: the experiment is over for another reason than what they say.
+    """
     both = experiment.readings
     unit, better = direction_in(wanted, (*both[0], *both[1]))
-    return decide(str(wanted), unit, better, experiment.pairs(wanted), smallest=smallest)
+    plan, pairs = _plan(experiment), experiment.pairs(wanted)
+    return decide(str(wanted), unit, better, pairs, smallest=smallest, plan=plan, ended=ended)
 
 
 def _deciding(experiment: Experiment, question: ABQuestion) -> MetricSelection | None:
@@ -173,17 +206,20 @@ def refuse_absent(wanted: MetricSelection, good: Sequence[RunReading]) -> None:
 
 def _compared(experiment: Experiment, question: ABQuestion, stopped: Stopped, seconds: float) -> ABResult:
     wanted = _deciding(experiment, question) or MetricSelection("duration_s")
-    decision = _decided(experiment, wanted, question.smallest)
+    ended = stopped != "told"
+    decision = _decided(experiment, wanted, question.smallest, ended=ended)
     names = [name for name in _headlines(experiment) if name != wanted.metric]
+    plan = _plan(experiment)
     return ABResult(
         name=experiment.name,
         seed=experiment.seed,
         sides=experiment.pair.names,
         decision=decision,
-        others=tuple(_decided(experiment, MetricSelection(name), question.smallest) for name in names),
+        others=tuple(_decided(experiment, MetricSelection(name), question.smallest, ended=ended) for name in names),
         parts=experiment.parts,
         results=experiment.results,
         order=order_note(experiment.pairs(wanted)),
+        looks=() if plan is None else tuple(blocks * PAIRS_OF_A_BLOCK for blocks in plan.looks),
         stopped=stopped,
         seconds=seconds,
     )
@@ -197,6 +233,7 @@ def stored_experiment(name: str, store: str | Path | None = None) -> tuple[JobPa
             remedy = "`assay results list` shows what is there; `ab` ends with the name"
             message = f"no experiment {name!r} in the store"
             raise UsageError(message, code="unknown-experiment", at=str(open_store.folder), try_=remedy)
+        _refuse_planned(name, parts[0].labels)
         sides = []
         for campaign in parts[-1].campaigns:
             summary, (stored,) = open_store.campaign(campaign)
@@ -211,6 +248,19 @@ def stored_experiment(name: str, store: str | Path | None = None) -> tuple[JobPa
     own = [{key: value for key, value in labels.items() if key not in TIES} for _, labels in sides]
     names = [labels.get(NAME, side) for (_, labels), side in zip(sides, "ab", strict=True)]
     return JobPair((a, b), (documents[0], documents[1]), (own[0], own[1]), (names[0], names[1])), parts
+
+
+def _refuse_planned(name: str, labels: Mapping[str, str]) -> None:
+    """Refuse to add runs to an experiment that has used up its chance of a false answer."""
+    pairs = planned_pairs_in(labels)
+    if pairs is None:
+        return
+    message = (
+        f"{name} was planned with {pairs} pairs; more of them would call equal things different more often than once "
+        "in twenty"
+    )
+    remedy = "plan a new one with more --pairs, or begin one with --open-ended, which may be continued"
+    raise UsageError(message, code="planned", at="--continue", try_=remedy)
 
 
 def _refuse_changed(job: Job, labels: Mapping[str, str]) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.analyse.ab import ABDecision, MetricSelection, Pair, decide, headline_in
-from assay.analyse.ab.decision import centre_of
+from assay.analyse.ab.evidence import centre_of
 from assay.analyse.ab.pairs import Scale, differences, direction_in, scale_of
 from assay.analyse.bisect import (
     BisectState,

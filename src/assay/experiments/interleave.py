@@ -118,14 +118,21 @@ class Experiment:
         fresh: bool = False,
         parts: Sequence[ExperimentPart] = (),
         planned: int = 0,
+        planned_pairs: int | None = None,
     ) -> None:
-        """What to measure; nothing is begun yet."""
+        """What to measure; nothing is begun yet.
+
+        Args:
+            planned: runs that are expected, for the view.
+            planned_pairs: the pairs that the evidence is planned for; None for an open-ended experiment.
+        """
         self.pair, self.session = pair, session
         self.name = parts[0].name if parts else f"ab{secrets.token_hex(5)}"
         self.seed = parts[0].seed if parts else secrets.randbits(32) if seed is None else seed
         self.before = tuple(parts)
         self.resumed = False
         self.planned = planned
+        self.planned_pairs = planned_pairs
         self.results: tuple[MultiRunJobResult, MultiRunJobResult] | None = None
         """What was concluded about the jobs of the last part, once it is over."""
         self._more = dict(labels or {})
@@ -226,6 +233,8 @@ class Experiment:
             SEED: str(self.seed),
             PLACE: here[:12],
         }
+        if self.planned_pairs is not None:
+            tie[PLANNED] = str(self.planned_pairs)
         labels = {**self.pair.labels[index], **self._more, **tie}
         return self.session.store.create_campaign(plan, self.pair.documents[index], labels, here, self.session.clock)
 
@@ -249,6 +258,8 @@ class Experiment:
         same = len({label_set[EXPERIMENT] for label_set in labels} | {self.name for _ in self.before[:1]}) == 1
         if a is not None and b is not None and same:
             self.name, self.seed, self._number = labels[0][EXPERIMENT], int(labels[0][SEED]), int(labels[0][PART])
+            # The looks stay those that were planned when it began.
+            self.planned_pairs = planned_pairs_in(labels[0])
             parts = parts_of(store, {EXPERIMENT: self.name})
             self.before = tuple(part for part in parts if part.campaigns != (a, b))
             self.resumed = True
@@ -319,7 +330,9 @@ PAIRS_OF_A_BLOCK = BLOCK // 2
 BLOCKS_OF_A_PART = 50
 # Labels that tie the campaigns of one experiment together.
 EXPERIMENT, SIDE, NAME, PART, SEED, PLACE = "ab", "ab_side", "ab_name", "ab_part", "ab_seed", "ab_place"
-TIES = (EXPERIMENT, SIDE, NAME, PART, SEED, PLACE)
+# The pairs that were planned; an open-ended experiment has no such label.
+PLANNED = "ab_planned"
+TIES = (EXPERIMENT, SIDE, NAME, PART, SEED, PLACE, PLANNED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,6 +394,11 @@ class ExperimentPart:
 def order_of(seed: int, part: int, block: int) -> Order:
     """The order of a block: one throw of a fair coin, the same again for the same seed."""
     return ORDERS[Random(f"{seed}/{part}/{block}").getrandbits(1)]  # noqa: S311  (a lot, no secret)
+
+
+def planned_pairs_in(labels: Mapping[str, str]) -> int | None:
+    """How many pairs an experiment was planned with; None for an open-ended one."""
+    return int(labels[PLANNED]) if PLANNED in labels else None
 
 
 def pairs_in(parts: Sequence[ExperimentPart], wanted: MetricSelection) -> tuple[Pair, ...]:

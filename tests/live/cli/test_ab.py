@@ -37,8 +37,8 @@ def test_two_files_of_which_one_is_better(write, cli, monkeypatch):
     lines = out.splitlines()
     assert re.match(r"fast is better than slow: step_ms -(49|50)(\.\d)? % \[-", lines[0])
     assert "slow" in lines[2]
-    assert "12 pairs in random blocks of ABBA or BAAB (seed 4)" in out
-    assert "ended as soon as it could tell" in out
+    assert "16 pairs in random blocks of ABBA or BAAB (seed 4)" in out
+    assert "ended as soon as it could tell; looks planned after 16, 20, 24, 28, 32, 36 and 40 pairs" in out
     assert lines[-1].startswith("result  ab")
     assert "--continue" not in out
     a, b = (line.split()[1] for line in lines if line.startswith(("a  ", "b  ")))
@@ -65,7 +65,7 @@ def test_sides_that_hardly_differ(write, cli, monkeypatch):
 @pytest.mark.live
 def test_what_cannot_be_decided_names_the_pairs_and_can_go_on(write):
     bench = write("one.yaml", BENCH.format("40."))
-    done = assay("ab", bench, "--a", "target.cwd=.", "--pairs", 2, "--format", "json", "--quiet")
+    done = assay("ab", bench, "--a", "target.cwd=.", "--pairs", 2, "--open-ended", "--format", "json", "--quiet")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     found = json.loads(done.stdout)
@@ -76,6 +76,7 @@ def test_what_cannot_be_decided_names_the_pairs_and_can_go_on(write):
     assert found["stopped"] == "pairs"
     assert "below 12 pairs" in found["because"][0]
     assert found["interval"] is None
+    assert (found["design"], found["looks"]) == ("open-ended", [])
     more = assay("ab", "--continue", found["experiment"], "--pairs", 2)
     assert "4 pairs in random blocks" in more.stdout
     assert f"more    assay ab --continue {found['experiment']}" in more.stdout

@@ -1,4 +1,4 @@
-"""Two things measured in turn: pairs of runs, a test that may be looked at after every block, pairs still needed."""
+"""Two things measured in turn: pairs of runs, a test with planned looks or after every block, pairs needed."""
 
 from assay.analyse.ab.decision import ABDecision, decide
 from assay.analyse.ab.pairs import (
@@ -12,6 +12,7 @@ from assay.analyse.ab.pairs import (
     reading_of,
     wanted_from,
 )
+from assay.analyse.ab.planned import PairPlan
 
 __all__ = [
     "ORDERS",
@@ -19,6 +20,7 @@ __all__ = [
     "MetricSelection",
     "Order",
     "Pair",
+    "PairPlan",
     "RunReading",
     "decide",
     "headline_in",

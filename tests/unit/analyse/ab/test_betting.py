@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.analyse.ab.worlds import NOISE, block_differences, coins
 
-from assay.analyse.ab.decision import (
+from assay.analyse.ab.bets import (
     blocks_needed,
     fewest_blocks,
     interval,

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tests.unit.analyse.ab.worlds import NOISE, coins, pairs_from
 
 from assay.analyse.ab import Pair, decide
-from assay.analyse.ab.decision import centre_of, threshold, won
+from assay.analyse.ab.bets import threshold, won
+from assay.analyse.ab.evidence import centre_of
 
 
 def experiment(effect, blocks=20, spread=0.02, seed=1, kind="normal"):
