@@ -206,7 +206,7 @@ def refuse_absent(wanted: MetricSelection, good: Sequence[RunReading]) -> None:
 
 def _compared(experiment: Experiment, question: ABQuestion, stopped: Stopped, seconds: float) -> ABResult:
     wanted = _deciding(experiment, question) or MetricSelection("duration_s")
-    ended = stopped != "told"
+    ended = stopped in ("pairs", "time", "failed")
     decision = _decided(experiment, wanted, question.smallest, ended=ended)
     names = [name for name in _headlines(experiment) if name != wanted.metric]
     plan = _plan(experiment)

@@ -37,7 +37,7 @@ from assay.analyse.ab.pairs import Values
 from assay.analyse.intervals import LEVEL
 from assay.analyse.text import count
 
-# All sign patterns of so many blocks are tried; one of each two opposite ones is kept.
+# All sign patterns of this many blocks are tried; one of each two opposite ones is kept.
 _WHOLE = 14
 _HALF = 1 << (_WHOLE - 1)
 _COLUMNS = 64  # made at a time, and kept
@@ -174,11 +174,11 @@ class PlannedLook:
         """The difference under which as many experiments would have shown more as less."""
         if self._values.sum() < 0:  # what ends it early is then a difference downwards
             return -PlannedLook(-self._values, self._looks, self._spends)._estimate(-high, -low)
-        told = self.excludes()
+        can_tell = self.excludes()
         bounds = list(self._bounds())
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            low, high = (middle, high) if self._above(middle, bounds, told=told) < 0.5 else (low, middle)
+            low, high = (middle, high) if self._above(middle, bounds, can_tell=can_tell) < 0.5 else (low, middle)
         return (low + high) / 2
 
     def _bounds(self) -> Iterator[_Look]:
@@ -189,7 +189,7 @@ class PlannedLook:
             if size and (math.isfinite(limit) or look == self._looks[-1]):
                 yield _Look(look, _largest(self._values[:look]), limit / size)
 
-    def _above(self, truth: float, bounds: Sequence[_Look], *, told: bool) -> float:
+    def _above(self, truth: float, bounds: Sequence[_Look], *, can_tell: bool) -> float:
         """How often an experiment of that true difference shows more than this one; equal ones count half.
 
         More is shown by what ends at an earlier look, and of what ends at this one by what has a larger sum.
@@ -214,7 +214,7 @@ class PlannedLook:
                 sizes = constants[2 * number + 1] + sign * moved[:, 2 * number + 2]
                 ratio = top / np.maximum(sizes, 1e-300)
                 if look.blocks == own.size:
-                    alive &= (ratio > look.limit) | (not told)
+                    alive &= (ratio > look.limit) | (not can_tell)
                 else:
                     total += int((alive & (ratio > look.limit)).sum())
                     alive &= np.abs(ratio) <= look.limit

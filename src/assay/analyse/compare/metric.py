@@ -192,7 +192,7 @@ def more_runs(change: RelativeChange, runs: int, level: float) -> str:
     if needed is None:
         return f"more than {MOST_RUNS} runs would be needed"
     fresh = f"a new comparison, planned with about {needed} runs on each side, would detect a change of this size"
-    return f"{fresh}; so would `assay ab`, which decides after every pair"
+    return f"{fresh}; so would `assay ab`, which measures both in turn"
 
 
 # More runs than this are not worth naming.
