@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
+from assay.analyse.settling import REQUEST_TIMES, course_of_samples, lasting
 from assay.analyse.steady_state import enough, samples_for_objective, steady
 from assay.documents import from_json
 from assay.errors import AssayError
-from assay.run.contract import Order, RateProbe, Rules
+from assay.run.contract import Measured, Order, RateProbe, Rules
 from assay.run.launch import Refusal, forget, leave, leave_refusal
 from assay.run.pipes import PipeStage, take_over
 from assay.run.processes import TAG_VARIABLE, adopt_orphans, end_descendants, hold_lifeline
@@ -57,6 +58,7 @@ def main(arguments: list[str]) -> int:
         if "bad_alloc" in str(failure) or "Failed to allocate memory" in str(failure):
             return _refuse(scratch, _out_of_memory(order), stage)
         return _refuse(scratch, Refusal("target", f"{type(failure).__name__}: {_first_line(failure)}"), stage)
+    measured = replace(measured, facts={**measured.facts, **_course(order.job.definition, measured)})
     leave(scratch, measured, stage.seconds, stage.marks, left_behind=end_descendants())
     return 0
 
@@ -68,11 +70,25 @@ def _rules(definition: Definition) -> Rules:
     def satisfied(durations_ns: NDArray[np.int64], relative: float) -> bool:
         return durations_ns.size >= needed and enough(durations_ns, relative)
 
-    rules = Rules(steady=steady, enough=satisfied, search=_Search)
+    rules = Rules(steady=steady, enough=satisfied, lasting=lasting, search=_Search)
     load = definition.load
     if load.rate or load.trace or load.stages:
         return replace(rules, falls_behind=_falls_behind())
     return rules
+
+
+def _course(definition: Definition, measured: Measured) -> dict[str, JsonValue]:
+    """The levels that the times of a run went through, where it was not flat; empty where its load changes."""
+    load = definition.load
+    sampled = {part.metric for part in measured.samples if part.phase == "measure"}
+    metric = next((name for name in REQUEST_TIMES if name in sampled), None)
+    if metric is None or load.rate == "search" or load.trace is not None or load.stages:
+        return {}
+    seen = course_of_samples(measured.samples, metric, ramped=load.ramp is not None)
+    if seen.shape is None or seen.shape == "flat":
+        return {}
+    levels: list[JsonValue] = [round(level, 4) for level in seen.levels]
+    return {"course": {"metric": metric, "shape": seen.shape, "changes": list(seen.changes), "levels": levels}}
 
 
 def _falls_behind() -> Callable[[Sequence[tuple[float, int, int, int]], float], bool]:

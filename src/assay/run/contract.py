@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from pydantic import JsonValue
 
@@ -66,6 +66,14 @@ def _never(_story: Sequence[tuple[float, int, int, int]], _latency_s: float) -> 
     return False
 
 
+# Whether the level of a window lasted: it did; it moved; it changed not long ago; the noise hides whether it moves.
+Lasting = Literal["level", "moved", "recent", "unclear"]
+
+
+def _always_level(_before: NDArray[np.int64], _window: NDArray[np.int64]) -> Lasting:
+    return "level"
+
+
 def _no_search(_definition: Definition) -> RateFinder:
     raise NotImplementedError
 
@@ -76,6 +84,8 @@ class Rules:
 
     steady: Callable[[NDArray[np.int64]], bool]  # durations so far (ns) → warm-up is over
     enough: Callable[[NDArray[np.int64], float], bool]  # durations so far (ns), relative width → stop
+    # durations before the window and in it (ns) → whether the level of the window lasted
+    lasting: Callable[[NDArray[np.int64], NDArray[np.int64]], Lasting] = _always_level
     # (seconds, in flight, due so far, done so far) over time, seconds of one answer → the service will not catch up
     falls_behind: Callable[[Sequence[tuple[float, int, int, int]], float], bool] = _never
     search: Callable[[Definition], RateFinder] = _no_search
@@ -84,7 +94,9 @@ class Rules:
 class Stage(Protocol):
     """Where a target says how far it is; times its phases and reports progress."""
 
-    def phase(self, name: Phase) -> AbstractContextManager[None]: ...
+    def phase(self, name: Phase) -> AbstractContextManager[None]:
+        """Time one phase. A warm-up after a measurement says that what was measured still belonged to the warm-up."""
+        ...
 
     def progress(self, share: float, note: str = "") -> None:
         """Tell how much of the current phase is done, from 0 to 1."""

@@ -90,6 +90,8 @@ class PipeStage:
         self.where = self.where if name == "cleanup" else name
         self._send({"phase": name})
         self._last_ns = 0  # the first word about a phase is never left out
+        if name == "warmup":
+            self._was_warmup()
         start = perf_counter_ns()
         try:
             yield
@@ -97,6 +99,12 @@ class PipeStage:
             end = perf_counter_ns()
             self.marks.append((name, start, end))
             self.seconds[name] = self.seconds.get(name, 0.0) + (end - start) / 1e9
+
+    def _was_warmup(self) -> None:
+        """The warm-up goes on: what was measured so far belonged to it."""
+        self.marks = [("warmup" if name == "measure" else name, begin, end) for name, begin, end in self.marks]
+        if "measure" in self.seconds:
+            self.seconds["warmup"] = self.seconds.get("warmup", 0.0) + self.seconds.pop("measure")
 
     def progress(self, share: float, note: str = "") -> None:
         """Tell how much of the current phase is done, a few times a second at most."""

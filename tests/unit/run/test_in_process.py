@@ -117,6 +117,59 @@ def test_phases_come_in_order_and_the_model_is_closed():
     assert model.closed
 
 
+def moved(times):
+    """A rule by which the level moved so often, and lasts from then on."""
+    answers = iter(["moved"] * times)
+    return lambda before, window: next(answers, "level")
+
+
+@pytest.mark.parametrize("until", [{"at_least": 0.02, "at_most": 0.3}, {"samples": 100}])
+def test_what_was_measured_while_the_level_moved_is_warm_up(until):
+    stage = FakeStage()
+    rules = Rules(steady=lambda durations: True, enough=lambda durations, relative: True, lasting=moved(2))
+    measured = drive(Spinner(seconds=0.0001), order(measure={"until": until}), stage, rules)
+    warm, kept = measured.samples
+    assert stage.phases == ["load", "first", *["warmup", "measure"] * 3, "score", "cleanup"]
+    assert (warm.phase, kept.phase) == ("warmup", "measure")
+    assert measured.facts["warmup"]["begun_again"] == 2
+    assert measured.facts["warmup"]["calls"] == len(warm.value) >= 2 * 64
+    assert (np.diff(warm.at_ns) > 0).all()
+    assert measured.facts["counted"] == {"items": 4 * len(kept.value)}
+
+
+def test_a_window_begins_again_only_while_a_warm_up_may_last():
+    rules = Rules(steady=lambda durations: True, enough=lambda durations, relative: True, lasting=moved(10**9))
+    measured = drive(
+        Spinner(seconds=0.0001),
+        order(measure={"until": {"at_least": 0.02, "at_most": 0.1}}),
+        FakeStage(),
+        rules,
+    )
+    # A warm-up may last a second here, and no window is shorter than 20 ms.
+    assert 1 <= measured.facts["warmup"]["begun_again"] <= 1 / 0.02
+
+
+@pytest.mark.parametrize("warmup", ["none", 7])
+def test_a_warm_up_that_the_file_sets_is_not_prolonged(warmup):
+    rules = Rules(steady=steady, enough=enough, lasting=moved(1))
+    measured = drive(
+        Spinner(seconds=0.0001), order(measure={"warmup": warmup, "until": {"samples": 20}}), FakeStage(), rules
+    )
+    assert "begun_again" not in measured.facts["warmup"]
+
+
+def test_times_that_may_still_move_are_watched_longer():
+    def calls(answer):
+        rules = Rules(steady=lambda durations: True, enough=lambda durations, relative: True, lasting=lambda *_: answer)
+        measured = drive(
+            Spinner(seconds=0.0001), order(measure={"until": {"at_least": 0.02, "at_most": 1}}), FakeStage(), rules
+        )
+        return measured.window.wall_s
+
+    assert calls("level") < 0.2 <= calls("recent")
+    assert calls("unclear") >= 0.4
+
+
 @pytest.mark.parametrize(("warmup", "calls"), [("none", 0), (7, 7)])
 def test_warm_up_can_be_given(warmup, calls):
     measured = drive(

@@ -11,6 +11,7 @@ from pydantic import JsonValue
 
 from assay.analyse.headline import is_quality
 from assay.analyse.records import MetricStatistics
+from assay.analyse.settling import REQUEST_TIMES, Course, course_of_samples
 from assay.analyse.summary import measured_values
 from assay.plan.job import Job
 from assay.run.records import SampleSet, SingleRunResult, Window
@@ -28,11 +29,6 @@ def all_of(parts: Iterable[Finding | None], otherwise: str) -> Finding:
         return None, otherwise
     failed = [sentence for passed, sentence in answers if not passed]
     return not failed, "; ".join(failed or [sentence for _, sentence in answers])
-
-
-# Times of whole requests, of which one follows the other: the series in which a drift shows. Gaps between tokens
-# remember each other, and counts of tokens say what was asked.
-_REQUESTS = ("ttft_ms", "prefill_ms", "e2e_ms", "latency_ms")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,10 +71,18 @@ class CheckEvidence:
         sampled = {sample_set.metric for sets in self.samples.values() for sample_set in sets}
         names: list[str] = []
         if not self.is_program and len(sampled) >= 2:
-            times = [name for name in _REQUESTS if name in sampled]
+            times = [name for name in REQUEST_TIMES if name in sampled]
             names = [name for name in times if name in self.headline] or times[:1]
         return {
             key: values[np.isfinite(values)] for key, values in self.values().items() if not names or key[1] in names
+        }
+
+    def courses(self) -> dict[tuple[int, str], Course]:
+        """Run id and metric → the levels that its samples went through, those of the warm-up among them."""
+        ramped = self.job.definition.load.ramp is not None
+        return {
+            (run, metric): course_of_samples(self.samples.get(run, ()), metric, ramped=ramped)
+            for run, metric in self.measured()
         }
 
     @property

@@ -14,7 +14,7 @@ from assay.analyse.headline import is_quality
 from assay.analyse.intervals import TAILS, median_interval_of_run, relative_half_width, samples_needed
 from assay.analyse.levels import Levels, levels_of_runs, levels_of_samples
 from assay.analyse.records import Check, Interval, MetricStatistics
-from assay.analyse.steady_state import drift
+from assay.analyse.settling import Course
 from assay.analyse.stopping import precision_of
 from assay.analyse.text import count, listed, number, percent, quantity, run_name, run_names
 from assay.plan.job import Job
@@ -88,7 +88,7 @@ def warm_up_over(evidence: CheckEvidence) -> Finding:
     if not detected:
         return None, "the length of the warm-up was set by the file, so whether it was enough is not known"
     unsure = [run for run, steady in detected.items() if not steady]
-    level = {run for (run, _), values in evidence.measured().items() if drift(values).steady}
+    level = {run for (run, _), levels in evidence.courses().items() if levels.settled}
     early = [run for run in unsure if run not in level]
     if early:
         ended = f"in {len(early)} of {count(len(detected), 'run')} ({run_names(early)})"
@@ -100,22 +100,36 @@ def warm_up_over(evidence: CheckEvidence) -> Finding:
 
 
 def steady_state(evidence: CheckEvidence) -> Finding:
-    """Whether the level of the samples stayed where it was while they were taken."""
+    """Whether the measured window is about the level at which the run ended."""
     if evidence.load_varies:
         return None, _VARIES
-    drifts = {key: drift(values) for key, values in evidence.measured().items()}
-    trends = {key: trend for key, trend in drifts.items() if trend.steady is not None}
-    if not trends:
-        return None, next((trend.detail for trend in drifts.values()), "there are no samples in which to see a drift")
-    run, metric = max(trends, key=lambda key: (not trends[key].steady, abs(trends[key].share)))
-    worst = f"{metric} in {run_name(run)}: {trends[run, metric].detail}"
+    every = evidence.courses()
+    seen = {key: levels for key, levels in every.items() if levels.shape is not None}
+    if not seen:
+        return None, next((levels.detail for levels in every.values()), "there are no samples in which to see a drift")
+    moved = {key: levels for key, levels in seen.items() if levels.settled is False}
+    run, metric = next(iter(moved or seen))
     if evidence.is_program:
-        return None, f"not judged, since a program may report what should move; {worst}"
-    runs = {run for run, _ in trends}
-    drifting = {run for (run, _), trend in trends.items() if not trend.steady}
+        example = f"{metric} in {run_name(run)}: {seen[run, metric].detail}"
+        return None, f"not judged, since a program may report what should move; {example}"
+    runs, drifting = {run for run, _ in seen}, {run for run, _ in moved}
     if len(drifting) > _DRIFTING_RUNS * len(runs):
-        return False, f"{len(drifting)} of {count(len(runs), 'run')} drifted during the measurement; {worst}"
-    return True, f"{len(runs - drifting)} of {count(len(runs), 'run')} were level; the largest shift is {worst}"
+        worst = f"{metric} in {run_name(run)}: {moved[run, metric].detail}"
+        return False, f"{len(drifting)} of {count(len(runs), 'run')} had not settled while they were measured; {worst}"
+    level = f"{len(runs - drifting)} of {count(len(runs), 'run')} were level while they were measured"
+    return True, "; ".join((level, *_shapes(seen)))
+
+
+def _shapes(seen: Mapping[tuple[int, str], Course]) -> list[str]:
+    """What runs went through that were not flat: how many, and one of them."""
+    named = []
+    for shape in ("warm-up", "slow-down", "inconsistent"):
+        alike = [(run, metric) for (run, metric), levels in seen.items() if levels.shape == shape]
+        if alike:
+            run, metric = alike[0]
+            runs = count(len({run for run, _ in alike}), "run")
+            named.append(f"{shape} in {runs} ({metric} in {run_name(run)}: {seen[run, metric].detail})")
+    return named
 
 
 def interval_narrow(evidence: CheckEvidence) -> Finding:

@@ -7,28 +7,31 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter_ns
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from assay.errors import MeasureError
 from assay.run import window
-from assay.run.contract import InProcessModel, Measured, Order, Rules, Stage
+from assay.run.contract import InProcessModel, Lasting, Measured, Order, Rules, Stage
 from assay.run.load.timing import Call, Stopwatch, harness_cost_ns, quiet_collector, time_calls
 from assay.run.processes import peak_mb, reset_peak, resident_mb
 from assay.run.records import DeviceProof, SamplePhase, SampleSet, Window
-from assay.spec.benchmark import Load, Until
+from assay.spec.benchmark import Load, Measure, Until
 
 # Runs a number of calls and leaves their times in the stopwatch; returns the wall time it took.
 Block = Callable[[Stopwatch, int], int]
 # Long enough to hide the cost of a block's end, short enough to keep deadlines.
 BLOCK_NS = 50_000_000
 MAX_BLOCK = 100_000
+# How long times are watched that changed not long ago or may still move, as a share of the longest measurement.
+LONGEST_WATCH: Mapping[Lasting, float] = {"recent": 0.2, "unclear": 0.4}
 DEFAULT_STREAMS = {"multi-stream": 8, "offline": 1, "single-stream": 1}
 
 
@@ -141,8 +144,8 @@ def drive(model: InProcessModel, order: Order, stage: Stage, rules: Rules) -> Me
         call = model.call()
         first_ns = _first(call, stage, findings)
         with _scenario(definition.load, call) as block, quiet_collector():
-            _warm_up(block, first_ns, order, stage, rules, findings)
-            seen, calls, busy_ns = _measure(block, first_ns, order, stage, rules, findings)
+            before = _warm_up(block, first_ns, order, stage, rules, findings)
+            seen, calls, busy_ns = _measure(block, first_ns, order, stage, rules, findings, before)
         _throughput(definition.load, model.items_per_call, calls, busy_ns, findings)
         _keep_peak(findings, "peak_run_rss_mb", apart=bool(findings.facts["memory_peaks_apart"]))
         with stage.phase("score"):
@@ -187,15 +190,41 @@ def _streams(load: Load) -> int:
     return load.streams or DEFAULT_STREAMS[load.scenario or "single-stream"]
 
 
-def _warm_up(block: Block, first_ns: int, order: Order, stage: Stage, rules: Rules, findings: _Findings) -> None:
+def longest_warmup_s(measure: Measure) -> float:
+    """How long a warm-up may be looked for: as long as the measurement, and never most of the run's time."""
+    return min(max(1.0, measure.until.at_most), measure.timeout / 4)
+
+
+@dataclass(slots=True)
+class _Before:
+    """What was called before the measured window began."""
+
+    begin_ns: int
+    again_until_ns: float
+    """The window may begin again until then: what was measured was still warm-up."""
+    watches: list[Stopwatch] = field(default_factory=list)
+
+    @property
+    def durations_ns(self) -> NDArray[np.int64]:
+        return np.concatenate([watch.durations_ns for watch in self.watches]) if self.watches else _NO_CALLS
+
+    @property
+    def calls(self) -> int:
+        return sum(watch.count for watch in self.watches)
+
+
+_NO_CALLS = np.empty(0, dtype=np.int64)
+
+
+def _warm_up(block: Block, first_ns: int, order: Order, stage: Stage, rules: Rules, findings: _Findings) -> _Before:
     """Call until the times are level, or as often as the file says."""
-    asked = order.job.definition.measure.warmup
+    measure = order.job.definition.measure
+    asked = measure.warmup
     if asked == "none":
         findings.facts["warmup"] = {"how": "none", "calls": 0}
-        return
-    until = order.job.definition.measure.until
+        return _Before(perf_counter_ns(), 0)
     # A number of calls is made, however long they take; a detected warm-up may take as long as the measurement.
-    cap_s = asked if isinstance(asked, float) else math.inf if isinstance(asked, int) else max(1.0, until.at_most)
+    cap_s = asked if isinstance(asked, float) else math.inf if isinstance(asked, int) else longest_warmup_s(measure)
     cap_ns = cap_s * 1e9
     watch = Stopwatch()
     steady, next_look = False, 30
@@ -217,29 +246,66 @@ def _warm_up(block: Block, first_ns: int, order: Order, stage: Stage, rules: Rul
         "seconds": round((perf_counter_ns() - begin) / 1e9, 4),
         "steady": steady if asked == "auto" else None,
     }
-    _keep_samples(watch, "warmup", findings)
+    return _Before(begin, begin + cap_ns if asked == "auto" else 0, [watch])
 
 
 def _measure(
-    block: Block, first_ns: int, order: Order, stage: Stage, rules: Rules, findings: _Findings
+    block: Block, first_ns: int, order: Order, stage: Stage, rules: Rules, findings: _Findings, before: _Before
 ) -> tuple[Window, int, int]:
-    """Take samples until the stop rule is content.
+    """Measure, and begin again where the times still moved meanwhile: then they belong to the warm-up.
 
     Returns:
         The window, the calls in it, and the wall time of the blocks alone, without our pauses between them.
     """
-    until = order.job.definition.measure.until
     harness_ns = _harness_ns(order.job.definition.load)
+    again = 0
+    while True:
+        taken = _take_samples(block, first_ns, order, stage, rules, before, harness_ns)
+        if not taken.moved:
+            break
+        again += 1
+        before.watches.append(taken.watch)
+        with stage.phase("warmup"):
+            seconds = round((perf_counter_ns() - before.begin_ns) / 1e9, 4)
+    if again:
+        told = _mapping(findings.facts["warmup"])
+        findings.facts["warmup"] = {**told, "calls": before.calls, "seconds": seconds, "begun_again": again}
+    if before.watches:
+        _keep_samples(before.watches, "warmup", findings)
+    _keep_samples([taken.watch], "measure", findings)
+    seen, calls = taken.seen, taken.watch.count
+    findings.metrics |= {"cpu_pct": 100 * seen.cpu_s / seen.wall_s, "cpu_ms": 1e3 * seen.cpu_s / calls}
+    return seen, calls, taken.busy_ns
+
+
+def _mapping(fact: JsonValue) -> dict[str, JsonValue]:
+    return fact if isinstance(fact, dict) else {}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Taken:
+    watch: Stopwatch
+    seen: Window
+    busy_ns: int
+    moved: bool
+    """Whether the times moved, so that another window should be measured."""
+
+
+def _take_samples(
+    block: Block, first_ns: int, order: Order, stage: Stage, rules: Rules, before: _Before, harness_ns: float
+) -> _Taken:
+    """Measure one window: take samples until the stop rule is content."""
+    until = order.job.definition.measure.until
     watch = Stopwatch(until.samples or 65_536)
     busy_ns = 0
-    finished = _stop_rule(until, rules, stage)
+    rule = _StopRule(until, rules, stage, before)
     with stage.phase("measure"):
         begin = window.read()
         pause = window.Pause()
         while True:
             elapsed_ns = perf_counter_ns() - begin.wall_ns
             with pause:
-                done = finished(watch, elapsed_ns)
+                done = rule.finished(watch, elapsed_ns)
             if done:
                 break
             left_ns = int(until.at_most * 1e9) - elapsed_ns
@@ -248,30 +314,50 @@ def _measure(
                 size = min(_block_size(watch, first_ns, left_ns=BLOCK_NS), until.samples - watch.count)
             busy_ns += block(watch, size)
         end = window.read()
-    seen = window.between(begin, end, harness_ns=harness_ns, pause=pause)
-    _keep_samples(watch, "measure", findings)
-    findings.metrics |= {"cpu_pct": 100 * seen.cpu_s / seen.wall_s, "cpu_ms": 1e3 * seen.cpu_s / watch.count}
-    return seen, watch.count, busy_ns
+    return _Taken(watch, window.between(begin, end, harness_ns=harness_ns, pause=pause), busy_ns, rule.moved)
 
 
-def _stop_rule(until: Until, rules: Rules, stage: Stage) -> Callable[[Stopwatch, int], bool]:
+@dataclass(slots=True)
+class _StopRule:
     """Whether enough was measured; statistics are asked at growing counts only, for they cost time."""
-    next_look = 64
 
-    def finished(watch: Stopwatch, elapsed_ns: int) -> bool:
-        nonlocal next_look
+    until: Until
+    rules: Rules
+    stage: Stage
+    before: _Before
+    moved: bool = False
+    """Whether it ended because the times still moved."""
+    _next_look: int = 64
+
+    def finished(self, watch: Stopwatch, elapsed_ns: int) -> bool:
+        until = self.until
         if until.samples is not None:
-            stage.progress(watch.count / until.samples, _recent_latency(watch))
-            return watch.count >= until.samples
-        stage.progress(elapsed_ns / (until.at_most * 1e9), _recent_latency(watch))
-        if elapsed_ns >= until.at_most * 1e9 and watch.count:
+            self.stage.progress(watch.count / until.samples, _recent_latency(watch))
+            if watch.count < until.samples:
+                return False
+            self._ask(watch)
             return True
-        if elapsed_ns < until.at_least * 1e9 or watch.count < next_look:
+        self.stage.progress(elapsed_ns / (until.at_most * 1e9), _recent_latency(watch))
+        if elapsed_ns >= until.at_most * 1e9 and watch.count:
+            self._ask(watch)
+            return True
+        if elapsed_ns < until.at_least * 1e9 or watch.count < self._next_look:
             return False
-        next_look = int(watch.count * 1.4) + 1
-        return rules.enough(watch.durations_ns, until.interval)
+        self._next_look = int(watch.count * 1.4) + 1
+        lasting = self._ask(watch)
+        if self.moved:
+            return True
+        if elapsed_ns < LONGEST_WATCH.get(lasting, 0.0) * until.at_most * 1e9:
+            return False
+        return self.rules.enough(watch.durations_ns, until.interval)
 
-    return finished
+    def _ask(self, watch: Stopwatch) -> Lasting:
+        """Whether the level of the window lasts; it need not where it is too late to begin again."""
+        if perf_counter_ns() >= self.before.again_until_ns:
+            return "level"
+        lasting = self.rules.lasting(self.before.durations_ns, watch.durations_ns)
+        self.moved = lasting == "moved"
+        return lasting
 
 
 def _recent_latency(watch: Stopwatch) -> str:
@@ -299,10 +385,11 @@ def _harness_ns(load: Load) -> float:
     return harness_cost_ns(nothing)
 
 
-def _keep_samples(watch: Stopwatch, phase: SamplePhase, findings: _Findings) -> None:
-    if watch.count:
-        starts = watch.starts_ns
-        findings.samples.append(SampleSet("latency_ms", phase, starts - starts.min(), watch.durations_ns / 1e6))
+def _keep_samples(watches: Sequence[Stopwatch], phase: SamplePhase, findings: _Findings) -> None:
+    starts = np.concatenate([watch.starts_ns for watch in watches])
+    if starts.size:
+        durations = np.concatenate([watch.durations_ns for watch in watches])
+        findings.samples.append(SampleSet("latency_ms", phase, starts - starts.min(), durations / 1e6))
 
 
 def _throughput(load: Load, items_per_call: int, calls: int, busy_ns: int, findings: _Findings) -> None:

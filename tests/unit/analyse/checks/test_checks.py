@@ -106,6 +106,15 @@ def test_steady_state(job, outcome, drifting, passed) -> None:
     assert f"{drifting if not passed else 5 - drifting} of 5 runs" in found.detail
 
 
+def test_steady_state_names_what_runs_went_through(job, outcome) -> None:
+    level = np.exp(0.02 * np.random.default_rng(0).standard_normal(2000))
+    outcomes = [outcome(run, level * np.where(np.arange(2000) < 40, 2 - run % 2, 1)) for run in range(5)]
+    found = _check(job(), outcomes, "steady state reached")
+    assert found.passed is True
+    assert found.detail.startswith("5 of 5 runs")
+    assert "warm-up in 3 runs" in found.detail
+
+
 def test_steady_state_of_few_samples_cannot_be_decided(job, outcome) -> None:
     assert _check(job(), [outcome(0, np.ones(10))], "steady state reached").passed is None
 

@@ -165,6 +165,8 @@ class Embedder(LanguageModel):
 
     def begin(self, phase: Phase) -> None:
         """Hear which phase begins; each starts from the first item."""
+        if phase == "warmup":  # it goes on: what was measured so far belonged to it
+            self._calls = [replace(call, phase=phase) if call.phase == "measure" else call for call in self._calls]
         self._phase, self._next = phase, 0
 
     def call(self) -> Callable[[], object]:
