@@ -46,7 +46,7 @@ _LAG_OF_LONG = 64
 _FORGOTTEN = 0.1
 _MOST_POINTS = 4096
 _MEDIAN_FACTOR = 1.2533
-# A level that goes on moving the way it moved before: this many errors and this share from half to half.
+# A level that continues to move the way it moved before: this many errors and this share from half to half.
 _MOVING_ERRORS = 2.0
 _MOVING = 0.01
 _SHOWN_ERRORS = 1.645

@@ -101,7 +101,7 @@ class PipeStage:
             self.seconds[name] = self.seconds.get(name, 0.0) + (end - start) / 1e9
 
     def _was_warmup(self) -> None:
-        """The warm-up goes on: what was measured so far belonged to it."""
+        """The warm-up continues: what was measured so far belonged to it."""
         self.marks = [("warmup" if name == "measure" else name, begin, end) for name, begin, end in self.marks]
         if "measure" in self.seconds:
             self.seconds["warmup"] = self.seconds.get("warmup", 0.0) + self.seconds.pop("measure")

@@ -268,8 +268,8 @@ def _measure(
         with stage.phase("warmup"):
             seconds = round((perf_counter_ns() - before.begin_ns) / 1e9, 4)
     if again:
-        told = _mapping(findings.facts["warmup"])
-        findings.facts["warmup"] = {**told, "calls": before.calls, "seconds": seconds, "begun_again": again}
+        known = _mapping(findings.facts["warmup"])
+        findings.facts["warmup"] = {**known, "calls": before.calls, "seconds": seconds, "begun_again": again}
     if before.watches:
         _keep_samples(before.watches, "warmup", findings)
     _keep_samples([taken.watch], "measure", findings)

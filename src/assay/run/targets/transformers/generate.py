@@ -146,7 +146,7 @@ class Generator(LanguageModel):
 
     def begin(self, phase: Phase) -> None:
         """Hear which phase begins; each starts from the first item."""
-        if phase == "warmup":  # it goes on: what was measured so far belonged to it
+        if phase == "warmup":  # it continues: what was measured so far belonged to it
             self._calls = [replace(call, phase=phase) if call.phase == "measure" else call for call in self._calls]
         self._phase = phase
         self._sessions.begin()
