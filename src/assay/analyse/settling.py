@@ -34,9 +34,11 @@ _SMALLEST_BLOCK = 5
 _MOST_BLOCKS = 256
 MIN_SAMPLES = 10 * _SMALLEST_BLOCK
 _LEAST_BLOCKS = 2  # of one level
-# What one more level must explain, in squared standard errors. Where few samples count as independent the noise is
-# known badly, so the price is higher. benches/warmup.py measures what both cost level runs.
+# What one more level must explain, in squared standard errors; more blocks are more places for chance. Where few
+# samples count as independent the noise is known badly, so the price is higher. benches/warmup.py measures how often
+# level runs are called something else.
 _PENALTY = 14.0
+_PER_PLACE = 3.2
 _FEW = 35.0
 _PASSES = 4
 # Shortest lag (in samples) up to which noise may remember, and the shares of a series that bound it.
@@ -118,6 +120,7 @@ def _classified(values: Values, begin: int, *, cycles: bool) -> Course:
     few = f"{count(values.size, 'sample')} {'is' if values.size == 1 else 'are'} too few to see levels"
     if values.size < MIN_SAMPLES:
         return Course(None, None, detail=f"{few}; {MIN_SAMPLES} are needed")
+    begin = min(begin, values.size - 1)  # a window without a finite sample
     scaled = _scaled(values)
     if scaled is None:
         return Course(None, None, detail="the median is zero, so no relative level can be given")
@@ -135,7 +138,9 @@ def _classified(values: Values, begin: int, *, cycles: bool) -> Course:
     shape = _shape(segments.levels)
     changes = tuple(left_over + size * start for start in segments.starts[1:])
     relative = tuple(float(np.exp(level - segments.levels[-1])) for level in segments.levels)
-    settled = _is_settled(shape, segments, blocks, error, window)
+    # By the samples, not by the blocks: noise mixes two levels in the median of samples and hardly in that of blocks.
+    off = float(np.median(scaled[begin:]) - np.median(scaled[max(begin, changes[-1]) :]))
+    settled = _is_settled(shape, segments, blocks, error, window, off)
     return Course(shape, settled, changes, relative, detail=_sentence(shape, changes, relative, values.size))
 
 
@@ -181,7 +186,7 @@ def _segments(scaled: Values, blocks: Values, size: int) -> tuple[_Segments, flo
         error, memory = _noise_of_blocks(scaled - np.repeat(fitted, size), blocks - fitted, size)
         if error <= 0:
             break
-        penalty = _PENALTY * (1 + (_FEW * memory / scaled.size) ** 2)
+        penalty = max(_PENALTY, _PER_PLACE * math.log(blocks.size)) * (1 + (_FEW * memory / scaled.size) ** 2)
         starts = _change_points(blocks / error, penalty)
         if len(starts) <= len(segments.starts):
             break
@@ -267,14 +272,16 @@ def _shape(levels: list[float]) -> Shape:
     return "slow-down" if levels[-1] > min(levels) + TOLERANCE else "warm-up"
 
 
-def _is_settled(shape: Shape, segments: _Segments, blocks: Values, error: float, window: int) -> bool | None:
+def _is_settled(
+    shape: Shape, segments: _Segments, blocks: Values, error: float, window: int, off: float
+) -> bool | None:
     last = segments.levels[-1]
     if shape == "inconsistent":
         swings = [abs(level - last) > _SWING for level in segments.levels]
         inside = [max(0, end - max(start, window)) for start, end in zip(segments.starts, segments.ends, strict=True)]
         return sum(np.multiply(swings, inside)) <= _AWAY * (blocks.size - window)
     own = blocks[max(segments.starts[-1], window) :]
-    if _still_fades(segments, window) or abs(float(np.median(blocks[window:]) - np.median(own))) > _OFF:
+    if _still_fades(segments, window) or abs(off) > _OFF:
         return False
     moved, deviation = _from_half_to_half(own, error)
     moved *= math.copysign(1.0, last - segments.levels[-2])
