@@ -1,7 +1,8 @@
 """Run the benches, print their pages and write them to benches/results.
 
 python -m benches [overhead truth startup samples queue fleet ingest durability idle load_speed load_truth load_cost
-    probe_cost warmup series ab ab_designs campaigns slurm kubernetes dashboard calibration] [--quick] [--rounds 10000]
+    probe_cost warmup series ab ab_designs compare_many campaigns slurm kubernetes dashboard calibration]
+    [--quick] [--rounds 10000]
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from benches.page import RESULTS
 
 NAMES = (
     "overhead", "truth", "startup", "samples", "queue", "fleet", "ingest", "durability", "idle", "load_speed",
-    "load_truth", "load_cost", "probe_cost", "warmup", "series", "ab", "ab_designs", "campaigns", "slurm", "kubernetes",
-    "dashboard", "calibration",
+    "load_truth", "load_cost", "probe_cost", "warmup", "series", "ab", "ab_designs", "compare_many", "campaigns",
+    "slurm", "kubernetes", "dashboard", "calibration",
 )  # fmt: skip
 # Benches whose module would hide a name that it needs.
 _MODULES = {"slurm": "slurm_overhead", "kubernetes": "kubernetes_overhead"}

@@ -19,6 +19,7 @@ import numpy as np
 
 from assay.analyse.compare.comparability import MachineShift, Sides, unusable_word
 from assay.analyse.compare.jobs import JobMatch, ResultPool, match_jobs, pool
+from assay.analyse.compare.many import believable
 from assay.analyse.compare.metric import (
     MIN_RUNS,
     RECOMMENDED_RESULTS,
@@ -199,16 +200,6 @@ def _interval(readings: Sequence[ResultReading], level: float) -> Interval | Non
     if len(readings) == 1:
         return between_runs(readings[0].runs, level)
     return between_results([reading.value for reading in readings], level)
-
-
-def believable(chances: Sequence[float], rate: float) -> list[bool]:
-    """Which of many chances are too small for luck: of those kept, at most this share is (Benjamini and Hochberg).
-
-    Where nothing changed at all, that is also how often anything is kept.
-    """
-    ranked = sorted(chances)
-    limit = max((chance for rank, chance in enumerate(ranked, 1) if chance <= rate * rank / len(ranked)), default=-1.0)
-    return [chance <= limit for chance in chances]
 
 
 def judged_line(draft: LimitDraft, limits: RegressionLimits, *, believed: bool, looked_at: int) -> LimitVerdict:

@@ -186,6 +186,8 @@ class Comparison:
     answer: Answer
     because: tuple[str, ...] = field(default_factory=tuple)
     """One plain sentence per reason."""
+    chance: float | None = None
+    """How often luck alone shows as clear a change; None where nothing can be judged, and in older documents."""
 
 
 RESULT_SCHEMA = "assay.result/1"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from assay.analyse.compare import JobComparison, compare_pool, match_jobs, pool
+from assay.analyse.compare import JobComparison, compare_pool, judged_together, match_jobs, pool, promise_of
 from assay.analyse.gate import ByRun, statistic_of_run
 from assay.analyse.records import CampaignRecord, Comparison, Interval, MultiRunJobResult
 from assay.analyse.text import count
@@ -109,6 +109,8 @@ class ComparisonResult:
     only_a: tuple[str, ...]
     """Names of jobs that only one side has."""
     only_b: tuple[str, ...]
+    promise: str = ""
+    """How far answers among many numbers may be trusted; empty for a single one."""
 
     @property
     def refused(self) -> tuple[str, ...]:
@@ -134,14 +136,18 @@ def compared(
 ) -> ComparisonResult:
     matching = match_jobs(a.records, b.records)
     labels = labels_of([pair.b[0] for pair in matching.pairs], b)
-    jobs = []
-    for pair, label in zip(matching.pairs, labels, strict=True):
-        comparison = compare_pool(pool(pair, anyway=anyway), smallest=smallest)
-        jobs.append(
-            ComparedJob(label, comparison if all_metrics else replace(comparison, lines=_headlines(comparison)))
-        )
+    found = [compare_pool(pool(pair, anyway=anyway), smallest=smallest) for pair in matching.pairs]
+    if not all_metrics:
+        found = [replace(comparison, lines=_headlines(comparison)) for comparison in found]
+    headlines = [default_metrics(comparison.pool.b[0]) for comparison in found]
+    jobs = map(ComparedJob, labels, judged_together(found, headlines))
     return ComparisonResult(
-        a, b, tuple(jobs), tuple(labels_of(matching.only_a, a)), tuple(labels_of(matching.only_b, b))
+        a,
+        b,
+        tuple(jobs),
+        tuple(labels_of(matching.only_a, a)),
+        tuple(labels_of(matching.only_b, b)),
+        promise_of(found, headlines),
     )
 
 
@@ -215,7 +221,13 @@ def _notes(result: ComparisonResult) -> list[str]:
     ]
     sides = [f"{name} {line}" for name, side in (("a", result.a), ("b", result.b)) for line in _results(side)]
     pooled = max(len(side.records) for side in (result.a, result.b)) > 1
-    return [*lone, *sides, f"change is b against a, from the spread between {'results' if pooled else 'runs'}"]
+    promise = [result.promise] if result.promise else []
+    return [
+        *lone,
+        *sides,
+        *promise,
+        f"change is b against a, from the spread between {'results' if pooled else 'runs'}",
+    ]
 
 
 def _results(side: Side) -> list[str]:
@@ -232,6 +244,7 @@ def compared_json(result: ComparisonResult) -> str:
         "b": result.b.names[0] if len(result.b.names) == 1 else ", ".join(result.b.references),
         "results": {"a": list(result.a.names), "b": list(result.b.names)},
         "answer": list(comparison_sentences(result)),
+        "promise": result.promise or None,
         "not_comparable": list(result.refused),
         "warnings": list(result.warnings),
         "unmatched": {"a": list(result.only_a), "b": list(result.only_b)},

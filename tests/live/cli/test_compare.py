@@ -135,7 +135,7 @@ def test_real_runs_at_two_commits_of_a_repository(cli, tmp_path, monkeypatch, wr
     metrics = [{"name": "step_ms", "unit": "ms", "better": "lower"}]
     target = {"command": [sys.executable, "work.py"], "metrics": metrics}
     bench = write(
-        "bench.json", json.dumps({"benchmark": "steps", "target": target, "measure": {"runs": 2, "probe": "off"}})
+        "bench.json", json.dumps({"benchmark": "steps", "target": target, "measure": {"runs": 3, "probe": "off"}})
     )
     git("init", "-q")
     for number in (10, 20):

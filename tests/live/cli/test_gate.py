@@ -172,7 +172,7 @@ def test_a_pipeline_with_real_runs_and_files_alone(cli, tmp_path, write, monkeyp
     monkeypatch.setenv("ASSAY_STORE", str(tmp_path / "store"))
     monkeypatch.chdir(tmp_path)
     metrics = [{"name": "step_ms", "unit": "ms", "better": "lower"}]
-    measure = {"runs": 2, "probe": "off"}
+    measure = {"runs": 3, "probe": "off"}
     target = {"command": [sys.executable, "work.py"], "metrics": metrics}
     bench = write("bench.json", json.dumps({"benchmark": "steps", "target": target, "measure": measure}))
     for name, number in (("old", 10), ("slow", 12)):

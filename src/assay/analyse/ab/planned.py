@@ -49,8 +49,8 @@ _LARGEST = 2.0  # in median sizes
 # Sums that are as near as this to each other, as a share of the largest, are equal but for rounding.
 _TIE = 1e-5
 _HALVINGS = 16
-# What looking several times costs: by so much more blocks than for a single look.
-_INFLATION = 1.05
+# More blocks than a test of normal differences with a known spread needs: for the looks, and for not knowing it.
+_INFLATION, _UNKNOWN = 1.1, 2
 # More blocks than this are not worth naming.
 MOST_BLOCKS = 2500
 _NORMAL = NormalDist()
@@ -105,7 +105,7 @@ def blocks_to_plan(effect: float, spread: float, *, level: float = LEVEL, chance
     if effect == 0:
         return None
     quantiles = _NORMAL.inv_cdf((1 + level) / 2) + _NORMAL.inv_cdf(chance)
-    needed = max(_INFLATION * (quantiles * spread / effect) ** 2, _FIRST)
+    needed = max(_INFLATION * (quantiles * spread / effect) ** 2 + _UNKNOWN, _FIRST)
     return math.ceil(needed) if needed <= MOST_BLOCKS else None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from assay.analyse.answer.ranking import THROUGHPUTS, best_of, best_quality_of, column_of, effects_of
 from assay.analyse.answer.reasons import MOST_DOUBTS, doubts_of, failures_of, main_reason
@@ -15,7 +16,7 @@ from assay.analyse.answer.records import (
     CampaignAnswer,
     SearchedCapacity,
 )
-from assay.analyse.compare import compare_pool, match_jobs, pool
+from assay.analyse.compare import compare_pool, judged_together, match_jobs, pool
 from assay.analyse.headline import centre_of, headline_of_result, is_quality, scores_of_result
 from assay.analyse.records import CampaignRecord, MultiRunJobResult, section
 
@@ -113,14 +114,17 @@ def _against(record: CampaignRecord, baseline: CampaignRecord, metric: str) -> B
     """Count how the jobs moved against those of an earlier campaign."""
     answers: Counter[str] = Counter()
     difference = ""
+    alike = []
     for match in match_jobs((baseline,), (record,)).pairs:
         chosen = pool(match)
         if chosen.refused:
             answers["not alike"] += 1
             difference = difference or chosen.refused[0]
         else:
-            lines = [line for line in compare_pool(chosen).lines if line.metric == metric]
-            answers.update(line.answer for line in lines)
+            found = compare_pool(chosen)
+            alike.append(replace(found, lines=tuple(line for line in found.lines if line.metric == metric)))
+    for judged in judged_together(alike, [(metric,)] * len(alike)):
+        answers.update(line.answer for line in judged.lines)
     return BaselineAnswer(
         baseline.campaign, answers["better"], answers["worse"], answers["cannot tell"], answers["not alike"], difference
     )

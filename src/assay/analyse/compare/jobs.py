@@ -188,7 +188,9 @@ def compare_pool(chosen: ResultPool, *, level: float = LEVEL, smallest: float = 
         sides = [[job.metrics[name] for job in side if name in job.metrics] for side in (chosen.a, chosen.b)]
         comparison = doubted(compare_results(name, *sides, level=level, smallest=smallest), chosen.moved)
         lines.append(
-            replace(comparison, answer="cannot tell", because=chosen.refused) if chosen.refused else comparison
+            replace(comparison, answer="cannot tell", because=chosen.refused, chance=None)
+            if chosen.refused
+            else comparison
         )
     return JobComparison(chosen, tuple(lines))
 

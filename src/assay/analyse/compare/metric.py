@@ -15,13 +15,16 @@ from assay.analyse.records import Answer, Comparison, Interval, MetricStatistics
 from assay.analyse.text import count, percent
 from assay.metrics import Better
 
-RECOMMENDED_RUNS = 3
 # From this many results on, the spread between them is known well enough to show a change that matters.
 RECOMMENDED_RESULTS = 5
 
 
-# The answer, its reasons, and the interval of the change.
-_Decision = tuple[Answer, tuple[str, ...], Interval | None]
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    answer: Answer
+    because: tuple[str, ...]
+    change: Interval | None
+    chance: float | None = None
 
 
 def compare_metric(
@@ -45,9 +48,9 @@ def compare_results(
 ) -> Comparison:
     """Say whether some results of a job are better or worse than others; the spread between results counts."""
     if len(a) == len(b) == 1:
-        answer, because, change = _decide(name, a[0], b[0], level, smallest)
+        decision = _decide(name, a[0], b[0], level, smallest)
     else:
-        answer, because, change = _decide_results(a, b, level, smallest)
+        decision = _decide_results(a, b, level, smallest)
     return Comparison(
         metric=name,
         unit=a[0].unit,
@@ -56,9 +59,10 @@ def compare_results(
         b=_middle(b),
         a_interval=_side_interval(a, level),
         b_interval=_side_interval(b, level),
-        change=change,
-        answer=answer,
-        because=because,
+        change=decision.change,
+        answer=decision.answer,
+        because=decision.because,
+        chance=decision.chance,
     )
 
 
@@ -99,22 +103,23 @@ def run_values(stats: MetricStatistics) -> NDArray[np.float64]:
 def _decide(name: str, a: MetricStatistics, b: MetricStatistics, level: float, smallest: float) -> _Decision:
     left, right = run_values(a), run_values(b)
     fewest = min(left.size, right.size)
-    if fewest < MIN_RUNS:
-        have = f"{count(left.size, 'run')} against {count(right.size, 'run')}"
-        need = f"each side needs {MIN_RUNS} or more, better {RECOMMENDED_RUNS}"
-        return _cannot_tell(f"{have}: {need}, to know how much runs differ by themselves")
+    have = f"{count(left.size, 'run')} against {count(right.size, 'run')}"
+    need = f"{have}: each side needs {MIN_RUNS} or more, to know how much runs differ by themselves"
+    if fewest < 2:
+        return _cannot_tell(need)
     if different := different_meaning((a, b)):
         return _cannot_tell(different)
     change = change_of(name, a, b)
     if not change.logarithmic and change.base == 0:
         return _cannot_tell("the first side is zero, so no relative change exists")
-    few = f"only {fewest} runs on a side, so the interval is wide; {RECOMMENDED_RUNS} or more are better"
+    if fewest < MIN_RUNS:
+        return _cannot_tell(need, change.interval(level))
     return _answer(
         change,
         change.interval(level),
         _direction(a, b),
         smallest,
-        few if fewest < RECOMMENDED_RUNS else "",
+        "",
         lambda: more_runs(change, fewest, level),
     )
 
@@ -157,19 +162,20 @@ def _answer(
         few: Said beside a clear answer that rests on little.
     """
     relative = change.relative(change.estimate)
+    chance = None if better is None else change.chance_either_way
     if interval.low <= 0 <= interval.high:
-        return _cannot_tell(_inconclusive(change, interval, smallest, more), interval)
+        return _cannot_tell(_inconclusive(change, interval, smallest, more), interval, chance)
     if abs(relative) < smallest:
         least = f"the {percent(smallest)} that is of interest"
-        return _cannot_tell(f"the change of {percent(relative, signed=True)} is smaller than {least}", interval)
+        return _cannot_tell(f"the change of {percent(relative, signed=True)} is smaller than {least}", interval, chance)
     if better is None:
         return _cannot_tell("it changed, but which direction is better was not declared", interval)
     improved = (relative > 0) == (better == "higher")
-    return "better" if improved else "worse", (few,) if few else (), interval
+    return _Decision("better" if improved else "worse", (few,) if few else (), interval, chance)
 
 
-def _cannot_tell(reason: str, change: Interval | None = None) -> _Decision:
-    return "cannot tell", (reason,), change
+def _cannot_tell(reason: str, change: Interval | None = None, chance: float | None = None) -> _Decision:
+    return _Decision("cannot tell", (reason,), change, chance)
 
 
 def _inconclusive(change: RelativeChange, interval: Interval, smallest: float, more: Callable[[], str]) -> str:
@@ -242,6 +248,11 @@ class RelativeChange:
             return 0.0 if ahead > 0 else 1.0
         tail = t_tail(abs(ahead) / error, self.df) / 2
         return tail if ahead > 0 else 1 - tail
+
+    @property
+    def chance_either_way(self) -> float:
+        """How often luck alone shows as clear a change in either direction."""
+        return min(2 * min(self.chance(1), self.chance(-1)), 1.0)
 
 
 def change_between(a: NDArray[np.float64], b: NDArray[np.float64]) -> RelativeChange:
@@ -334,7 +345,8 @@ def _decided_by(runs: int, change: RelativeChange, spread: float, level: float) 
 
 
 Values = NDArray[np.float64]
-MIN_RUNS = 2
+# The spread of two runs is hardly known: equal things on two levels were called different in 13 % of cases.
+MIN_RUNS = 3
 # Up to this many results the spread between them is hardly known ...
 _FEW = 3
 # ... and its variance is taken to be at least this many times what the runs predict, with this many degrees of freedom.

@@ -10,7 +10,15 @@ from typing import Literal
 from pydantic import JsonValue
 from sqlalchemy import select
 
-from assay.analyse.compare import JobComparison, JobMatch, compare_pool, match_jobs, pool
+from assay.analyse.compare import (
+    JobComparison,
+    JobMatch,
+    compare_pool,
+    judged_together,
+    match_jobs,
+    pool,
+    promise_of,
+)
 from assay.analyse.records import Answer, CampaignRecord, Interval, MultiRunJobResult
 from assay.analyse.text import count
 from assay.documents import from_json
@@ -101,6 +109,8 @@ class Comparison:
     """What else differs, and which results were left out."""
     left_out: int = 0
     """Rows that would be too many."""
+    promise: str = ""
+    """How far answers among this many numbers may be trusted; empty for a single one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +294,7 @@ def compare_sides(sides: Sequence[ReadSide], metrics: Sequence[str], *, anyway: 
     apart = dict.fromkeys(name for side in sides for name in side.benchmarks)
     for benchmark in apart if any(len(side.benchmarks) > 1 for side in sides) else (None,):
         jobs += _gathered(sides, benchmark, metrics, anyway, comparisons)
+    promise = _judge_together(jobs)
     rows = [row for job in jobs for row in _rows(job, sides, metrics)]
     names = dict.fromkeys(name for side in sides for entry in side.results for name in entry.result.metrics)
     return Comparison(
@@ -293,7 +304,19 @@ def compare_sides(sides: Sequence[ReadSide], metrics: Sequence[str], *, anyway: 
         tuple(names),
         sentences((label, (*comparison.pool.left_out, *comparison.pool.warnings)) for label, comparison in comparisons),
         max(len(rows) - MOST_ROWS, 0),
+        promise,
     )
+
+
+def _judge_together(jobs: Sequence[_Row]) -> str:
+    """Judge what all sides and jobs say as one, in place; returns how far that may be trusted."""
+    entries = [(job, key, *found) for job in jobs for key, found in job.found.items()]
+    compared = [(job, key, read, comparison) for job, key, read, comparison in entries if comparison is not None]
+    comparisons = [comparison for *_, comparison in compared]
+    headlines = [(*default_metrics(one.pool.a[0]), *default_metrics(one.pool.b[0])) for one in comparisons]
+    for (job, key, read, _), judged in zip(compared, judged_together(comparisons, headlines), strict=True):
+        job.found[key] = read, judged
+    return promise_of(comparisons, headlines)
 
 
 def _gathered(

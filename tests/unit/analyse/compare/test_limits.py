@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from scipy import stats as reference
 
 from assay.analyse.compare.jobs import ResultPool
+from assay.analyse.compare.many import believable
 from assay.analyse.compare.metric import ResultReading, change_between_results
 from assay.analyse.gate import (
     LimitDraft,
     LimitVerdict,
     RegressionLimits,
-    believable,
     draft_line,
     judged_line,
     no_samples,
@@ -94,7 +94,7 @@ def test_what_only_many_looks_make_doubtful_says_so(result, stats) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "more", "words"),
     [
-        ((10.0,), (11.0,), {}, "1 run against 1 run: each side needs 2 or more"),
+        ((10.0,), (11.0,), {}, "1 run against 1 run: each side needs 3 or more"),
         (BASE, times(1.2), {"better": None}, "which direction is better was not declared"),
     ],
 )

@@ -43,10 +43,14 @@ def test_one_run_on_a_side_cannot_tell(stats, a, b) -> None:
     assert "1 run" in found.because[0]
 
 
-def test_two_runs_are_warned_about(stats) -> None:
+def test_two_runs_get_no_answer_and_say_how_many_are_needed(stats) -> None:
     found = compare_metric("m", stats(10.0, 10.01), stats(20.0, 20.01))
-    assert found.answer == "worse"
-    assert "only 2 runs" in found.because[0]
+    assert (found.answer, found.chance) == ("cannot tell", None)
+    assert found.because == (
+        "2 runs against 2 runs: each side needs 3 or more, to know how much runs differ by themselves",
+    )
+    assert found.change is not None
+    assert found.change.low > 0
 
 
 def test_an_interval_with_zero_says_how_many_runs_would_tell(stats) -> None:

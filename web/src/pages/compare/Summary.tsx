@@ -89,6 +89,7 @@ export function Undecided({ found }: { found: Comparison }) {
 /** What else differs between the sides: it forbids nothing, and one should know it. */
 export function Notes({ found }: { found: Comparison }) {
   const notes = [
+    ...(found.promise ? [found.promise] : []),
     ...found.warnings,
     ...(found.left_out > 0 ? [`${found.left_out} rows are left out: choose one metric to see all of its rows`] : []),
   ]

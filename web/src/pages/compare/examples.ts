@@ -86,6 +86,7 @@ export function comparison(changes: Partial<Comparison> = {}): Comparison {
     metrics: ['latency_ms', 'throughput_per_s'],
     warnings: [],
     left_out: 0,
+    promise: '',
     ...changes,
   }
 }
