@@ -27,6 +27,11 @@ WIDENED = 1.2
 # more of them would take time and bring nothing that was asked for.
 _HOPELESS_AFTER = 2
 _HOPELESS_SHARE = 4
+# From here on the interval lies between ranks, and narrows with the root of the number of runs.
+_RANKS_FROM = 6
+# Half the interval of the median of n normal values, times the root of n, over their deviation.
+_OF_A_MEDIAN = WIDENED * 1.96 * 1.2533
+_MAD_TO_DEVIATION = 1.4826
 
 
 def widening(definition: Definition) -> float:
@@ -53,6 +58,8 @@ class Precision:
     """Seconds that a run takes."""
     spent_s: float
     """Seconds that all runs took."""
+    spread: float
+    """Standard deviation of a run, relative to the value, by the middle of the distances from the middle run."""
 
     @property
     def reached(self) -> bool:
@@ -60,7 +67,13 @@ class Precision:
 
     @property
     def runs_needed(self) -> int:
-        """How many runs in all would probably do, from the spread of those that there are."""
+        """How many runs in all would probably do, from the spread of those that there are.
+
+        The interval of few runs reaches over all of them, also over one that is far off and would not count among many.
+        """
+        if self.runs < _RANKS_FROM:
+            runs = (_OF_A_MEDIAN * self.spread / self.asked) ** 2 if self.asked else math.inf
+            return math.ceil(min(max(runs, self.runs + 1), 1e6))
         ratio = self.width / self.asked if self.asked else math.inf
         return math.ceil(min(self.runs * ratio * ratio, 1e6))
 
@@ -82,14 +95,19 @@ def precision_of(
     interval = metrics[name].interval if name is not None else None
     if name is None or interval is None:
         return None
-    return _precision(definition, name, relative_half_width(interval), metrics[name].runs, runs)
+    values = list(metrics[name].run_values.values())
+    return _precision(definition, name, relative_half_width(interval), values, runs)
 
 
 def _precision(
-    definition: Definition, name: str, width: float, known: int, runs: Sequence[SingleRunResult]
+    definition: Definition, name: str, width: float, values: Sequence[float], runs: Sequence[SingleRunResult]
 ) -> Precision:
     seconds = [run.duration_seconds for run in runs]
-    return Precision(name, width, definition.measure.precision, known, median(seconds), sum(seconds))
+    centre = float(np.median(values))
+    spread = (
+        _MAD_TO_DEVIATION * float(np.median(np.abs(np.array(values) - centre))) / abs(centre) if centre else math.inf
+    )
+    return Precision(name, width, definition.measure.precision, len(values), median(seconds), sum(seconds), spread)
 
 
 class RunsUntilPrecise:
@@ -119,7 +137,7 @@ class RunsUntilPrecise:
         values = self._values[name]
         interval = median_of_runs(values, widened=WIDENED)
         width = math.inf if interval is None else relative_half_width(interval)
-        return _precision(self._definition, name, width, len(values), self._runs).more(self._definition)
+        return _precision(self._definition, name, width, values, self._runs).more(self._definition)
 
 
 def _middle(values: NDArray[np.float64]) -> float | None:

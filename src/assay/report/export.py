@@ -28,6 +28,12 @@ SARK_COLUMNS = (
     "InferenceMsAverage", "InferenceMsFirst", "PeakInferenceRamUsage", "JobId",
 )  # fmt: skip
 
+
+def _end_of(percentile: str, end: str) -> Callable[[MetricStatistics], Cell]:
+    """One end of the interval of a percentile."""
+    return lambda stats: getattr(stats.tails[percentile], end) if percentile in stats.tails else None
+
+
 _STATUS = {"done": "Complete", "failed": "Failed", "cancelled": "Failed"}
 _STATISTICS: Mapping[str, Callable[[MetricStatistics], Cell]] = {
     "median": lambda s: s.median,
@@ -38,6 +44,7 @@ _STATISTICS: Mapping[str, Callable[[MetricStatistics], Cell]] = {
     "p90": lambda s: s.p90,
     "p95": lambda s: s.p95,
     "p99": lambda s: s.p99,
+    **{f"{name}_{end}": _end_of(name, end) for name in ("p90", "p95", "p99") for end in ("low", "high")},
     "count": lambda s: s.count,
     "runs": lambda s: s.runs,
 }

@@ -76,6 +76,13 @@ def show_interval(stats: MetricStatistics, places: int) -> str:
     return f"[{show(stats.interval.low, places)}, {show(stats.interval.high, places)}]"
 
 
+def show_tail(stats: MetricStatistics, statistic: str) -> str:
+    """Write a percentile with its interval, `14.2 [13.8, 15.1]`; without one where the samples end too soon."""
+    places, interval = decimals_of(stats), stats.tails.get(statistic)
+    value = show(getattr(stats, statistic), places)
+    return value if interval is None else f"{value} [{show(interval.low, places)}, {show(interval.high, places)}]"
+
+
 def show_spread(interval: Interval | None) -> str:
     """Write how far the interval reaches from its centre, `±1.2 %`: the number that the checks judge."""
     if interval is None:

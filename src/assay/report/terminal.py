@@ -20,6 +20,7 @@ from assay.report.numbers import (
     show_count,
     show_spread,
     show_statistics,
+    show_tail,
     tail_needs,
 )
 from assay.report.sections import ReportSection, job_sections
@@ -331,7 +332,8 @@ def _metrics(result: MultiRunJobResult, room: int) -> list[str]:
 def _metric_row(name: str, stats: MetricStatistics, result: MultiRunJobResult) -> tuple[str, ...]:
     shown = show_statistics(stats, name)
     places = decimals_of(stats)
-    tail = (show(value, places) for value in (stats.p90, stats.p95, stats.p99, stats.max))
+    below = (show(value, places) for value in (stats.p90, stats.p95))
+    tail = (*below, show_tail(stats, "p99"), show(stats.max, places))
     metric = one_line(with_grade(name, name_with_unit(name, stats.unit), result))
     return (metric, shown.median, shown.interval, shown.spread, *tail, show_count(stats.runs, stats.count))
 

@@ -16,6 +16,7 @@ from assay.report.numbers import (
     show,
     show_count,
     show_statistics,
+    show_tail,
     tail_needs,
 )
 from assay.report.reasons import reason_titles
@@ -79,11 +80,12 @@ def facts_table(pairs: Iterable[tuple[str, str]]) -> Markup:
 
 
 def tail_cell(stats: MetricStatistics, statistic: str) -> Child:
-    """A percentile, or a dash that says how many samples it would need."""
+    """A percentile with its interval, or a dash that says how many samples it would need."""
     value: float | None = getattr(stats, statistic)
     if value is None:
         return el("span", DASH, title=tail_needs(statistic), class_="absent")
-    return show(value, decimals_of(stats))
+    shown, _, interval = show_tail(stats, statistic).partition(" ")
+    return el("span", shown, el("div", interval, class_="below")) if interval else shown
 
 
 def _summary(job: MultiRunJobResult, label: str, anchor: str) -> Iterator[Sequence[Child]]:

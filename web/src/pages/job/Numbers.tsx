@@ -24,8 +24,8 @@ export function Numbers({ full }: { full: Full }) {
     <>
       <Card title="Metrics">
         <p className="quiet">
-          The interval of each median comes from the spread between runs. A dash stands where the samples are too few to
-          back a percentile.
+          The interval of each median comes from the spread between runs, that of a percentile from all samples. A dash
+          stands where the samples are too few to back a percentile.
         </p>
         <Metrics full={full} headline={headline} />
         <Absent full={full} />
@@ -44,6 +44,28 @@ const number = (header: string, pick: (one: Statistics) => number | null) => ({
   meta: { right: true },
   accessorFn: ({ stats }: Metric) => pick(stats),
   cell: ({ row }: { row: { original: Metric } }) => shownAs(row.original.stats, pick(row.original.stats)),
+})
+
+/** A percentile with its interval below, where the samples reach far enough to give one. */
+const tail = (header: string, key: 'p90' | 'p95' | 'p99' | 'p99_9') => ({
+  id: header,
+  header,
+  meta: { right: true },
+  accessorFn: ({ stats }: Metric) => stats[key],
+  cell: ({ row: { original } }: { row: { original: Metric } }) => {
+    const { stats } = original
+    const interval = stats.tails?.[key]
+    return (
+      <>
+        {shownAs(stats, stats[key])}
+        {interval && (
+          <div className="quiet">
+            [{shownAs(stats, interval.low)}, {shownAs(stats, interval.high)}]
+          </div>
+        )}
+      </>
+    )
+  },
 })
 
 function shownAs(stats: Statistics, value: number | null): string {
@@ -76,10 +98,10 @@ const COLUMNS = [
   number('mean', (one) => one.mean),
   number('std', (one) => one.std),
   number('min', (one) => one.min),
-  number('p90', (one) => one.p90),
-  number('p95', (one) => one.p95),
-  number('p99', (one) => one.p99),
-  number('p99.9', (one) => one.p99_9),
+  tail('p90', 'p90'),
+  tail('p95', 'p95'),
+  tail('p99', 'p99'),
+  tail('p99.9', 'p99_9'),
   number('max', (one) => one.max),
   {
     id: 'count',
