@@ -88,7 +88,8 @@ def warm_up_over(evidence: CheckEvidence) -> Finding:
     if not detected:
         return None, "the length of the warm-up was set by the file, so whether it was enough is not known"
     unsure = [run for run, steady in detected.items() if not steady]
-    level = {run for (run, _), course in evidence.courses().items() if course.settled} if unsure else set()
+    courses = evidence.courses() if unsure else {}
+    level = {run for (run, _), course in courses.items() if course.shape and course.settled is not False}
     early = [run for run in unsure if run not in level]
     if early:
         ended = f"in {len(early)} of {count(len(detected), 'run')} ({run_names(early)})"
