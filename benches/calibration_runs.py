@@ -13,10 +13,12 @@ from functools import cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.analyse.checks.runs import dependence
 from assay.analyse.intervals import TAILS, between_runs, median_of_runs, relative_half_width
 from assay.analyse.levels import levels_of_runs, levels_of_samples
 from assay.analyse.records import Interval
 from assay.analyse.stopping import WIDENED, RunsUntilPrecise
+from assay.analyse.summary import summarise
 from assay.analyse.tails import tail_interval
 from assay.plan.job import Job
 from assay.run.records import RunOutcome, SingleRunResult
@@ -203,6 +205,36 @@ def level_rows() -> list[Row]:
     return [*alarms, *inside, *found, *samples]
 
 
+# -- runs that depend on each other ----------------------------------------------------------------------------------
+
+
+def depends(rng: Rng, law: Law, runs: int) -> bool:
+    values = law(rng, runs)
+    return bool(dependence("m", summarise("m", "ms", "lower", {run: values[run : run + 1] for run in range(runs)})))
+
+
+def trending(rng: Rng, n: int) -> Values:
+    return (1 + 0.01 * np.arange(n)) * normal(rng, n, 0.01)
+
+
+def dependence_rows() -> list[Row]:
+    alarms = [
+        Row(
+            "independent runs called dependent",
+            f"{runs} runs, {law}",
+            0,
+            0.05,
+            partial(depends, law=LAWS[law], runs=runs),
+        )
+        for law in (*ONE_LEVEL, "two levels 80/20")
+        for runs in (5, 10, 20)
+    ]
+    found = Row(
+        "dependent runs are named", "10 runs, 1 % a run, each ±1 %", 0.95, 1, partial(depends, law=trending, runs=10)
+    )
+    return [*alarms, found]
+
+
 # -- percentiles -----------------------------------------------------------------------------------------------------
 
 
@@ -257,7 +289,7 @@ def tail_rows() -> list[Row]:
 
 
 def rows() -> list[Row]:
-    return [*interval_rows(), *adding_rows(), *level_rows(), *tail_rows()]
+    return [*interval_rows(), *adding_rows(), *level_rows(), *dependence_rows(), *tail_rows()]
 
 
 def limit_rows() -> list[Row]:
@@ -311,7 +343,13 @@ def limit_rows() -> list[Row]:
         )
         for runs in (5, 10)
     ]
-    return [*even, *apart, *few, *remember]
+    unseen = [
+        Row("dependent runs are named", f"{runs} runs, {name}", 0, 1, partial(depends, law=law, runs=runs))
+        for name, law in (("1 % a run, each ±1 %", trending), ("AR 0.6, 3 %", partial(remembering, share=0.03)))
+        for runs in (5, 10, 20)
+        if (name, runs) != ("1 % a run, each ±1 %", 10)
+    ]
+    return [*even, *apart, *few, *remember, *unseen]
 
 
 def remembering_cover(rng: Rng, runs: int) -> bool:

@@ -32,6 +32,7 @@ RUNS = (3, 5, 10, 20, 50)
 FEWEST = 4
 SPLITS = 200
 _FEWEST_SAMPLES = 5
+_FEWEST_FOR_MEMORY = 10
 _SEED = 20_260_101
 
 Values = NDArray[np.float64]
@@ -235,6 +236,20 @@ def drift_of(values: Values, scale: _Scale | None = None) -> StudyDrift:
     chance = _chance_of_order(score, values)
     change = slope * (n - 1)
     return StudyDrift(scale.relative(change) if scale else change, chance, chance < 1 - LEVEL)
+
+
+def memory_chance(values: Values) -> float:
+    """How often independent values resemble their predecessors as much (Bartels' rank version of von Neumann's ratio).
+
+    1 for fewer than ten values, where the test tells nothing.
+    """
+    n = values.size
+    if n < _FEWEST_FOR_MEMORY:
+        return 1.0
+    ranks = np.argsort(np.argsort(values, kind="stable"), kind="stable").astype(np.float64)
+    ratio = float((np.diff(ranks) ** 2).sum() / ((ranks - ranks.mean()) ** 2).sum())
+    deviation = math.sqrt(4 * (n - 2) * (5 * n * n - 2 * n - 9) / (5 * n * (n + 1) * (n - 1) ** 2))
+    return math.erfc((2 - ratio) / deviation / math.sqrt(2)) / 2
 
 
 def _chance_of_order(score: int, values: Values) -> float:

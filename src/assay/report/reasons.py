@@ -24,6 +24,7 @@ _REASONS: Mapping[str, tuple[str, str]] = {
     "interval narrow enough": ("runs disagree", "raise measure.runs, or see: assay doctor"),
     "precise as asked": ("less precise than asked", "raise measure.budget, or measure.precision"),
     "one level": ("two levels", "find what they are: threads pinned or not, boost, memory near or far, a neighbour"),
+    "runs independent": ("runs depend on each other", "let the machine come to rest first; compare by assay ab"),
     "tail percentile backed": ("too few samples for the percentile", "measure longer: measure.until.at_most"),
     "machine quiet": ("machine busy", "end other programs, or see: assay doctor"),
     "clocks not throttled": ("clocks throttled", "cool the machine or raise its power limit: assay doctor"),

@@ -12,16 +12,11 @@ from assay.analyse.capacity.probe import ALPHA, limit_sentence, share_held
 from assay.analyse.checks.evidence import NOTHING_MEASURED, CheckEvidence, Finding
 from assay.analyse.headline import is_quality
 from assay.analyse.intervals import TAILS, median_interval_of_run, relative_half_width, samples_needed
-from assay.analyse.levels import Levels, levels_of_runs, levels_of_samples
 from assay.analyse.records import Check, Interval, MetricStatistics
 from assay.analyse.settling import Course
-from assay.analyse.stopping import precision_of
-from assay.analyse.text import count, listed, number, percent, quantity, run_name, run_names
+from assay.analyse.text import count, listed, percent, quantity, run_name, run_names
 from assay.plan.job import Job
-from assay.units import show_seconds
 
-# Two runs can agree by luck; three is the smallest number whose spread means something.
-MIN_RUNS = 3
 # A level run is taken for a drifting one at most once in thirty times, so one run of five may be chance.
 _DRIFTING_RUNS = 0.2
 _VARIES = "the load itself changed while it was measured, so one level of the times is not expected"
@@ -33,14 +28,6 @@ def something_measured(evidence: CheckEvidence) -> Finding:
     if values:
         return True, f"{listed(evidence.headline)} has {count(values, 'value')}"
     return False, "no run gave a finite value of the metric that this job is about"
-
-
-def enough_runs(evidence: CheckEvidence) -> Finding:
-    """Whether there are enough runs for their spread to mean something."""
-    good = len(evidence.good)
-    if good < MIN_RUNS:
-        return False, f"{count(good, 'run')} gave numbers; the spread between runs needs {MIN_RUNS} or more"
-    return True, f"{count(good, 'run')} gave numbers"
 
 
 def enough_samples(evidence: CheckEvidence) -> Finding:
@@ -131,89 +118,6 @@ def _shapes(seen: Mapping[tuple[int, str], Course]) -> list[str]:
             runs = count(len({run for run, _ in alike}), "run")
             named.append(f"{shape} in {runs} ({metric} in {run_name(run)}: {seen[run, metric].detail})")
     return named
-
-
-def interval_narrow(evidence: CheckEvidence) -> Finding:
-    """Whether runs agree closely enough for a number to speak for them, and as closely as the file asks."""
-    target = evidence.job.definition.measure.interval
-    names = _between_runs_judged(evidence)
-    intervals = {name: evidence.metrics[name].interval for name in names}
-    widths = {name: relative_half_width(interval) for name, interval in intervals.items() if interval is not None}
-    if not names:
-        return NOTHING_MEASURED
-    if not widths:
-        return None, "one run has no spread between runs"
-    name = max(widths, key=lambda key: widths[key])
-    width = f"±{percent(widths[name])}"
-    if widths[name] <= target:
-        return True, f"runs agree on {name} to {width}, within the ±{percent(target)} asked for"
-    advice = "add runs or find what differs between them"
-    return False, f"runs agree on {name} only to {width} (asked for: ±{percent(target)}), so {advice}"
-
-
-def precise_as_asked(evidence: CheckEvidence) -> Finding:
-    """Whether runs were added until the headline was known as closely as the file asks, and what that would take."""
-    precision = precision_of(evidence.job.definition, evidence.metrics, evidence.runs)
-    if precision is None:
-        return NOTHING_MEASURED
-    known = f"{precision.metric} is known to ±{percent(precision.width)} after {count(precision.runs, 'run')}"
-    asked = f"asked for: ±{percent(precision.asked)}"
-    if precision.reached:
-        return True, f"{known} ({asked})"
-    needed = f"about {precision.runs_needed:,} runs ({show_seconds(precision.runs_needed * precision.run_s)})"
-    return False, f"{known} ({asked}); {needed} would do"
-
-
-def one_level(evidence: CheckEvidence) -> Finding:
-    """Whether the runs, and the samples inside them, lie on one level; two levels are named with their shares."""
-    found = [sentence for name in evidence.speed if (sentence := _levels_between(name, evidence.metrics[name]))]
-    found += _levels_inside(evidence)
-    if found:
-        return False, "; ".join(found[:2])
-    return (True, "runs and samples lie on one level") if evidence.speed else NOTHING_MEASURED
-
-
-def _levels_between(name: str, stats: MetricStatistics) -> str:
-    levels = levels_of_runs(list(stats.run_values.values()))
-    if levels is None:
-        return ""
-    above = round(levels.share * stats.runs)
-    both = f"{quantity(levels.low, stats.unit)} in {stats.runs - above} of {count(stats.runs, 'run')}"
-    other = f"{quantity(levels.high, stats.unit)} in {above} ({percent(levels.apart, signed=True)})"
-    centres = f"the middle run is at {number(stats.median)}, the mean of all at {quantity(stats.mean, stats.unit)}"
-    return f"{name} lies on two levels: {both}, {other}; {centres}"
-
-
-def _levels_inside(evidence: CheckEvidence) -> list[str]:
-    """A sentence for each metric of which most runs have samples on two levels."""
-    by_metric: dict[str, list[Levels | None]] = {}
-    for (_, name), values in evidence.measured().items():
-        by_metric.setdefault(name, []).append(levels_of_samples(values))
-    sentences = []
-    for name, found in by_metric.items():
-        there = [levels for levels in found if levels is not None]
-        if evidence.load_varies or 2 * len(there) <= len(found):
-            continue
-        share, unit = float(np.median([levels.share for levels in there])), evidence.metrics[name].unit
-        low, high = (
-            quantity(float(np.median(ends)), unit) for ends in zip(*((x.low, x.high) for x in there), strict=True)
-        )
-        sentences.append(
-            f"samples of {name} lie on two levels in {len(there)} of {count(len(found), 'run')}: about {low}, and "
-            f"{high} in {percent(share)}"
-        )
-    return sentences
-
-
-def _between_runs_judged(evidence: CheckEvidence) -> tuple[str, ...]:
-    """The metrics whose spread between runs is held against the file."""
-    if evidence.job.definition.load.rate == "search" and "capacity_per_s" in evidence.speed:
-        # Searches that end at different rates have different latencies; the rate is what they were asked for.
-        return ("capacity_per_s",)
-    if evidence.is_open_loop:
-        # Rates of an open loop are those of its arrivals, which are drawn again in each run.
-        return tuple(name for name in evidence.speed if not name.endswith("_per_s")) or evidence.speed
-    return evidence.speed
 
 
 def tail_backed(evidence: CheckEvidence) -> Finding:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from assay.analyse.checks import fitness, machine, numbers, output
+from assay.analyse.checks import fitness, machine, numbers, output, runs
 from assay.analyse.checks.evidence import NOTHING_MEASURED, CheckEvidence, Finding
 from assay.analyse.headline import declared, headline
 from assay.analyse.records import Check, MetricStatistics, Verdict, section
@@ -30,13 +30,14 @@ CHECKS: Mapping[str, Callable[[CheckEvidence], Finding]] = {
     "declared metrics in every run": output.declared_in_every_run,
     "output read whole": output.output_whole,
     "values finite": numbers.values_finite,
-    "enough runs": numbers.enough_runs,
+    "enough runs": runs.enough_runs,
     "enough samples": numbers.enough_samples,
     "warm-up over": numbers.warm_up_over,
     "steady state reached": numbers.steady_state,
-    "interval narrow enough": numbers.interval_narrow,
-    "precise as asked": numbers.precise_as_asked,
-    "one level": numbers.one_level,
+    "interval narrow enough": runs.interval_narrow,
+    "precise as asked": runs.precise_as_asked,
+    "one level": runs.one_level,
+    "runs independent": runs.runs_independent,
     "tail percentile backed": numbers.tail_backed,
     "machine quiet": machine.machine_quiet,
     "clocks not throttled": machine.clocks_steady,

@@ -170,6 +170,26 @@ def test_runs_on_two_levels_are_named_with_their_shares(job, outcome) -> None:
     assert "1 ms in 7 of 10 runs, 1.1 ms in 3 (+10 %)" in found.detail
 
 
+@pytest.mark.parametrize(
+    ("level", "words"),
+    [
+        ([1.00, 1.02, 1.03, 1.05, 1.08], "rises from run to run, +7.8 % from the first to the last"),
+        ([1.08, 1.05, 1.03, 1.02, 1.00], "falls from run to run"),
+        ([1.0, 1.01, 1.03, 1.04, 1.05, 1.06, 1.06, 1.05, 1.04, 1.02, 1.0, 0.99], "resembles the run before it"),
+    ],
+)
+def test_runs_that_depend_on_each_other_are_named(job, outcome, level, words) -> None:
+    found = _check(job(), [outcome(run, value + np.zeros(100)) for run, value in enumerate(level)], "runs independent")
+    assert found.passed is False
+    assert words in found.detail
+
+
+@pytest.mark.parametrize("level", [[1.0, 1.0001, 1.0002, 1.0003, 1.0004], [1.0, 1.05, 0.98, 1.02, 1.01], [1.0, 1.5]])
+def test_a_trend_that_is_tiny_or_luck_is_none(job, outcome, level) -> None:
+    outcomes = [outcome(run, value + np.zeros(100)) for run, value in enumerate(level)]
+    assert _check(job(), outcomes, "runs independent").passed is True
+
+
 def test_samples_on_two_levels_are_named_with_their_share(job, outcome) -> None:
     rng = np.random.default_rng(3)
     values = [np.where(rng.random(1000) < 0.2, 2.0, 1.0) * (1 + 0.02 * rng.standard_normal(1000)) for _ in range(5)]
