@@ -1,7 +1,7 @@
 """Run the benches, print their pages and write them to benches/results.
 
 python -m benches [overhead truth startup samples queue fleet ingest durability idle load_speed load_truth load_cost
-    probe_cost warmup series ab ab_designs compare_many campaigns slurm kubernetes dashboard calibration]
+    probe_cost warmup series ab ab_designs compare_many campaigns slurm kubernetes dashboard calibration capacity]
     [--quick] [--rounds 10000]
 """
 
@@ -22,7 +22,7 @@ from benches.page import RESULTS
 NAMES = (
     "overhead", "truth", "startup", "samples", "queue", "fleet", "ingest", "durability", "idle", "load_speed",
     "load_truth", "load_cost", "probe_cost", "warmup", "series", "ab", "ab_designs", "compare_many", "campaigns",
-    "slurm", "kubernetes", "dashboard", "calibration",
+    "slurm", "kubernetes", "dashboard", "calibration", "capacity",
 )  # fmt: skip
 # Benches whose module would hide a name that it needs.
 _MODULES = {"slurm": "slurm_overhead", "kubernetes": "kubernetes_overhead"}

@@ -156,11 +156,11 @@ class Search(Section):
     highest: float = Field(default=10_000.0, gt=0)
     """Rate never to exceed."""
     probe: Duration = Field(default=10.0, gt=0)
-    """How long one rate is tried."""
+    """How long a rate is usually tried: half as long on the way up, four to eight times near the capacity."""
     within: Share = 0.05
     """How closely the answer must be known."""
     probes: int = Field(default=12, ge=2, le=100)
-    """Most rates to try."""
+    """The time of a search: at most three times this many probes."""
 
 
 class Load(Section):

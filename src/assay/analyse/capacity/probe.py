@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,15 +29,13 @@ _ENOUGH_BAD = 10
 # A percentile that is this many times better than its limit needs no counting of samples.
 _FAR = 2.0
 _SLOWEST = 0.05
-_MOST_TIMES = 64.0
 # Latencies that grow by more than this from the begin to the end of a probe are those of a queue that fills up: the
 # probe was too short to see where it ends.
 _RISING = 0.25
-_LONGER = 3.0
 # A queue that makes requests wait for seconds takes many times as long to build up: a shorter probe never sees it.
-_BESIDE_LIMIT = 10.0
+BESIDE_LIMIT = 10.0
 # Metrics in milliseconds that hold the time spent waiting in a queue.
-_WAITING = frozenset({"e2e_ms", "latency_ms", "ttft_ms", "first_answer_ms", "service_ms"})
+WAITING = frozenset({"e2e_ms", "latency_ms", "ttft_ms", "first_answer_ms", "service_ms"})
 SHARES = {"median": 0.5, "p50": 0.5, **TAILS}
 
 
@@ -62,125 +60,58 @@ class ProbeOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ProbeJudgement:
-    """All that the probes of one rate say together."""
+    """What one probe says by itself."""
 
     rate: float
     duration_s: float
     meets: bool | None
     why: str
-    probes: int = 1
-    leans: bool = True
-    """On which side of the limits the figures lie, sure or not."""
-    times: float = 1.0
-    """About how many times as many samples would give an answer; infinite where no number would."""
     behind: bool = False
-    """Whether the service fell behind: a miss that no passing disturbance explains."""
+    """Whether the service fell behind, or failed too often: no more samples are needed to say so."""
     delivered_per_s: float = math.inf
     """What the service delivered, where it fell behind."""
-    least_s: float = 0.0
-    """How long one probe must be to tell, where it was too short in itself."""
+    growing: bool = False
+    """Whether latency still grew when the probe ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One condition: met, missed or cannot tell; where it leans; how many times the samples would tell."""
+    """One condition: met, missed or cannot tell."""
 
     meets: bool | None
-    leans: bool
-    times: float
     why: str
     behind: bool = False
-    least_s: float = 0.0
+    growing: bool = False
 
 
-def judged(
-    outcomes: Sequence[ProbeOutcome], objective: Mapping[str, float], errors: float = ERRORS
-) -> tuple[ProbeJudgement, ...]:
-    """One judgement per rate, in the order in which the rates were first tried.
-
-    The samples of a rate's probes are pooled, unless one of them is a miss that others do not show: a stall that it
-    met would outvote all others for ever. Then the majority of the probes counts.
-    """
-    by_rate: dict[float, list[ProbeOutcome]] = {}
-    for outcome in outcomes:
-        by_rate.setdefault(outcome.rate, []).append(outcome)
-    return tuple(_of_one_rate(group, objective, errors) for group in by_rate.values())
-
-
-def _of_one_rate(group: Sequence[ProbeOutcome], objective: Mapping[str, float], errors: float) -> ProbeJudgement:
-    judged = [_judge(outcome, objective, errors) for outcome in group]
-    # A probe with few samples that shows nothing wrong cannot prove it, but it is a reason to doubt another's miss.
-    votes = [judgement.leans if judgement.meets is None else judgement.meets for judgement in judged]
-    hits, misses = votes.count(True), votes.count(False)
-    if not hits or all(judgement.meets is not False for judgement in judged):
-        longest = max(group, key=lambda probe: probe.duration_s)
-        return replace(_judge(_pooled(group), objective, errors, longest), probes=len(group))
-    summary = f"{hits} of {count(len(group), 'probe')} kept the objective and {misses} did not"
-    meets = (
-        None
-        if hits == misses or (hits > misses and True not in [judgement.meets for judgement in judged])
-        else hits > misses
-    )
-    last = next(
-        judgement for judgement, vote in zip(reversed(judged), reversed(votes), strict=True) if vote is (hits > misses)
-    )
-    duration = sum(outcome.duration_s for outcome in group)
-    return ProbeJudgement(judged[0].rate, duration, meets, f"{summary}; {last.why}", len(group), hits >= misses, 2.0)
-
-
-def _pooled(group: Sequence[ProbeOutcome]) -> ProbeOutcome:
-    if len(group) == 1:
-        return group[0]
-    seconds = np.array([outcome.duration_s for outcome in group])
-    due = seconds * [outcome.offered_per_s for outcome in group]
-    names = dict.fromkeys(name for outcome in group for name in outcome.values)
-    return ProbeOutcome(
-        rate=group[0].rate,
-        duration_s=float(seconds.sum()),
-        offered_per_s=float(due.sum() / seconds.sum()),
-        delivered_per_s=float((seconds * [outcome.delivered_per_s for outcome in group]).sum() / seconds.sum()),
-        values={
-            name: np.concatenate([outcome.values[name] for outcome in group if name in outcome.values])
-            for name in names
-        },
-        failed_share=float((due * [outcome.failed_share for outcome in group]).sum() / max(due.sum(), 1e-9)),
-        saturated=all(outcome.saturated for outcome in group),
-    )
-
-
-def _judge(
-    outcome: ProbeOutcome, objective: Mapping[str, float], errors: float, longest: ProbeOutcome | None = None
-) -> ProbeJudgement:
-    longest = longest or outcome
-    vetoes = (_behind(outcome), _failing(outcome, errors), _rising(longest))
+def judge(outcome: ProbeOutcome, objective: Mapping[str, float], errors: float = ERRORS) -> ProbeJudgement:
+    """Whether one probe shows that the objective is met, or missed, or neither."""
+    vetoes = (_behind(outcome), _failing(outcome, errors), _rising(outcome))
     parts = [part for part in vetoes if part is not None]
     statistics = {
         name: limit for name, limit in objective.items() if outcome.values.get(name.rpartition(".")[0]) is not None
     }
     # Each of several limits is one more chance to be missed by luck.
-    parts += [_held(outcome, longest, name, limit, ALPHA / len(statistics)) for name, limit in statistics.items()]
+    parts += [_held(outcome, name, limit, ALPHA / len(statistics)) for name, limit in statistics.items()]
     if not parts:
-        parts = [_Part(True, True, 1.0, "the service keeps up")]
+        parts = [_Part(True, "the service keeps up")]
     answers = [part.meets for part in parts]
     meets = False if False in answers else None if None in answers else True
-    deciding = [part for part in parts if part.meets is meets]
-    undecided = [part.times for part in parts if part.meets is None]
+    behind = any(part.behind for part in parts)
     return ProbeJudgement(
         rate=outcome.rate,
         duration_s=outcome.duration_s,
         meets=meets,
-        why="; ".join(part.why for part in deciding),
-        leans=all(part.leans for part in parts),
-        times=max(undecided, default=1.0),
-        behind=any(part.behind for part in parts),
-        least_s=max(part.least_s for part in parts),
-        delivered_per_s=outcome.delivered_per_s if any(part.behind for part in parts) else math.inf,
+        why="; ".join(part.why for part in parts if part.meets is meets),
+        behind=behind,
+        delivered_per_s=outcome.delivered_per_s if behind else math.inf,
+        growing=any(part.growing for part in parts),
     )
 
 
 def _behind(outcome: ProbeOutcome) -> _Part | None:
     if outcome.saturated:
-        return _Part(False, False, 1.0, f"at {number(outcome.rate)}/s the service fell behind for good", behind=True)
+        return _Part(False, f"at {number(outcome.rate)}/s the service fell behind for good", behind=True)
     due = outcome.offered_per_s * outcome.duration_s
     missing = due - outcome.delivered_per_s * outcome.duration_s - outcome.failed_share * due
     # Requests that are in flight at the end have not failed: as many as come in while one is answered.
@@ -191,7 +122,7 @@ def _behind(outcome: ProbeOutcome) -> _Part | None:
     if missing <= max((1 - _DELIVERED) * due, _ENDS * math.sqrt(due), in_flight):
         return None
     rates = f"{number(outcome.delivered_per_s)} of {number(outcome.offered_per_s)} requests/s were answered"
-    return _Part(False, False, 1.0, f"the service did not keep up: {rates}", behind=True)
+    return _Part(False, f"the service did not keep up: {rates}", behind=True)
 
 
 def _times(values: Mapping[str, Values]) -> Values:
@@ -204,8 +135,7 @@ def _rising(outcome: ProbeOutcome) -> _Part | None:
     moved = drift(_times(outcome.values))
     if moved.steady is not False or moved.share < _RISING:
         return None
-    needed = _LONGER * outcome.duration_s
-    return _Part(None, False, 1.0, f"latency was still growing: {moved.detail}", least_s=needed)
+    return _Part(None, f"latency was still growing: {moved.detail}", growing=True)
 
 
 def _failing(outcome: ProbeOutcome, errors: float) -> _Part | None:
@@ -214,26 +144,26 @@ def _failing(outcome: ProbeOutcome, errors: float) -> _Part | None:
     failed = outcome.failed_share * due
     if failed <= 0 or _at_least(failed, due, errors) > ALPHA:
         return None
-    return _Part(False, False, 1.0, f"{percent(outcome.failed_share)} of the requests failed", behind=True)
+    return _Part(False, f"{percent(outcome.failed_share)} of the requests failed", behind=True)
 
 
-def _held(outcome: ProbeOutcome, longest: ProbeOutcome, name: str, limit: float, alpha: float) -> _Part:
+def _held(outcome: ProbeOutcome, name: str, limit: float, alpha: float) -> _Part:
     """Hold one limit against the samples of its metric."""
     metric, _, statistic = name.rpartition(".")
     values = outcome.values[metric]
     description = describe(metric)
     finite = values[np.isfinite(values)]
     if not finite.size:
-        return _Part(None, False, 2.0, f"{metric} has no samples")
+        return _Part(None, f"{metric} has no samples")
     if statistic in SHARES or statistic == "mean":
         failed = outcome.failed_share
         of_mean = statistic == "mean"
         part = _mean_held(finite, name, limit, alpha) if of_mean else _share_held(finite, name, limit, alpha, failed)
-        return (_too_short(longest, metric, limit) or part) if part.meets else part
+        return (_too_short(outcome, metric, limit) or part) if part.meets else part
     value = float(finite.std(ddof=1)) if statistic == "std" and finite.size > 1 else 0.0
     value = float(finite.min()) if statistic == "min" else float(finite.max()) if statistic == "max" else value
     met = value <= limit if description.better != "higher" else value >= limit
-    return _Part(met, met, 1.0, limit_sentence(name, value, description, limit))
+    return _Part(met, limit_sentence(name, value, description, limit))
 
 
 def _share_held(values: Values, name: str, limit: float, alpha: float, failed_share: float) -> _Part:
@@ -250,10 +180,10 @@ def _share_held(values: Values, name: str, limit: float, alpha: float, failed_sh
     failed = values.size * failed_share / max(1 - failed_share, 1e-9)
     bad, n = float(beyond.sum()) + failed, values.size + failed
     inflation = _inflation(values, beyond, higher)
-    meets, times = _decide(bad / inflation, n / inflation, allowed, alpha)
+    meets = _decide(bad / inflation, n / inflation, allowed, alpha)
     value = float(np.quantile(values, share))
     detail = f"{percent(bad / n)} of {count(round(n), 'sample')} beyond it, {percent(allowed)} may be"
-    return _Part(meets, bad / n <= allowed, times, f"{limit_sentence(name, value, description, limit)} ({detail})")
+    return _Part(meets, f"{limit_sentence(name, value, description, limit)} ({detail})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +218,7 @@ def share_held(by_run: Sequence[Values], share: float, limit: float, *, higher: 
     edge = _edge(pooled, np.concatenate(beyond), higher)
     between = _between(parts, limit if edge is None else edge, higher, alpha)
     inflation = min(max(within, between), pooled.size / 2)
-    meets, _ = _decide(bad / inflation, pooled.size / inflation, allowed, alpha)
+    meets = _decide(bad / inflation, pooled.size / inflation, allowed, alpha)
     return ShareHeld(meets, bad / pooled.size, allowed)
 
 
@@ -320,11 +250,10 @@ def _between(parts: Sequence[Values], edge: float, higher: bool, alpha: float) -
 
 
 def _too_short(outcome: ProbeOutcome, metric: str, limit: float) -> _Part | None:
-    needed = _BESIDE_LIMIT * limit / 1e3
-    if metric not in _WAITING or outcome.duration_s >= needed:
+    if metric not in WAITING or outcome.duration_s >= BESIDE_LIMIT * limit / 1e3:
         return None
     reason = f"a probe of {number(outcome.duration_s)} s is too short to see waits of {number(limit)} ms build up"
-    return _Part(None, True, 1.0, reason, least_s=needed)
+    return _Part(None, reason)
 
 
 def _edge(values: Values, beyond: NDArray[np.bool_], higher: bool) -> float | None:
@@ -344,20 +273,11 @@ def _inflation(values: Values, beyond: NDArray[np.bool_], higher: bool) -> float
     return min(variance_inflation(beyond.astype(np.float64)), values.size / 2)
 
 
-def _decide(bad: float, n: float, allowed: float, alpha: float) -> tuple[bool | None, float]:
-    """Whether this few (or this many) bad ones decide, and else how many times the samples would."""
+def _decide(bad: float, n: float, allowed: float, alpha: float) -> bool | None:
+    """Whether this few (or this many) bad ones decide."""
     if _at_most(bad, n, allowed) <= ALPHA:
-        return True, 1.0
-    if bad > 0 and _at_least(bad, n, allowed) <= alpha:
-        return False, 1.0
-    times = 1.0
-    while times < _MOST_TIMES:
-        times *= 1.25
-        if _at_most(bad * times, n * times, allowed) <= ALPHA:
-            return None, times
-        if bad > 0 and _at_least(bad * times, n * times, allowed) <= alpha:
-            return None, times
-    return None, math.inf
+        return True
+    return False if bad > 0 and _at_least(bad, n, allowed) <= alpha else None
 
 
 def _at_most(k: float, n: float, p: float) -> float:
@@ -379,13 +299,10 @@ def _mean_held(values: Values, name: str, limit: float, alpha: float) -> _Part:
     met = distance >= 0
     sentence = limit_sentence(name, mean, description, limit)
     if values.size < 2:
-        return _Part(None, met, 4.0, sentence)
+        return _Part(None, sentence)
     error = float(values.std(ddof=1)) * math.sqrt(variance_inflation(values) / values.size)
     reach = t_quantile(1 - 2 * (ALPHA if met else alpha), values.size - 1) * error
-    if abs(distance) >= reach:
-        return _Part(met, met, 1.0, sentence)
-    times = (reach / abs(distance)) ** 2 if distance else math.inf
-    return _Part(None, met, times if times <= _MOST_TIMES else math.inf, sentence)
+    return _Part(met if abs(distance) >= reach else None, sentence)
 
 
 def limit_sentence(name: str, value: float, known: Metric | MetricStatistics, limit: float) -> str:

@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from assay.analyse.capacity.probe import ERRORS, SHARES, ProbeJudgement, ProbeOutcome, Values, judged
+from assay.analyse.capacity.belief import CapacityBelief
+from assay.analyse.capacity.evidence import ProbeEvidence, evidence
+from assay.analyse.capacity.probe import ALPHA, ERRORS, SHARES, ProbeJudgement, ProbeOutcome, Values, judge
 from assay.analyse.intervals import TAILS, backed, incomplete_beta
 from assay.analyse.records import Interval
 from assay.analyse.text import count, number
@@ -19,19 +21,29 @@ from assay.spec.workload import Search
 
 # Each step up multiplies the rate by this: few steps from one to ten thousand, and no overload that breaks things.
 GROWTH = 4.0
-# One rate may be tried for this many times `search.probe` in all, and all rates together for this many times
-# `search.probe × search.probes`.
-_LONGEST = 8.0
+# All rates together may take this many times `search.probe × search.probes`; a probe takes a bit longer than it
+# measures, while the service settles.
 _IN_ALL = 3.0
-# Probes that may contradict each other before the majority is believed.
-_MOST_VOTES = 3
-# What a service delivers when it is asked for too much is about what it can deliver: a guess, no bound.
-_ABOVE_DELIVERED = 1.05
-_REFUTED = 1.1
-# A bit longer than what should be enough, since the share that was seen is itself uncertain.
-_SPARE = 1.25
-# How strongly an answer counts in the monotone fit.
-_SURE, _UNSURE = 1.0, 0.1
+_SETTLING = 1.15
+# How long a probe is, in times of `search.probe`: on the way up, near the capacity, and at most.
+_GROWING, _NEAR, _LONGEST = 0.5, 4.0, 8.0
+_LEAST_LEFT = 0.7
+# A service is slow where its queue remembers long: a probe lasts as many of these times.
+_RELAXATIONS = 6.0
+# Of rates as far from each other as this, a queue remembers about as long (log scale).
+_ALIKE = 0.35
+# From this standard deviation of the logarithm of the capacity on, probes are long and stay on the good side of it.
+_KNOWN = 0.35
+# The capacity lies as close as `search.within` with this chance when the search ends.
+_SURE = 0.78
+# The interval. The belief is a bit too sure of itself (benches/capacity.py), so it is cut further out.
+_LEVEL, _LOW, _HIGH = 0.9, 0.03, 0.97
+_CERTAIN = 0.9
+# The answer lies a bit below the middle, and so low that it is seldom more than 5 % too high.
+_BELOW_MIDDLE = 0.42
+_SELDOM, _TOO_HIGH = 0.03, 1.05
+# A rate that was tried is the answer where it is as close as this to the one that would be.
+_ANSWERS = (0.98, 1.01)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,251 +57,176 @@ class ProbeStep:
 @dataclass(frozen=True, slots=True)
 class CapacityResult:
     capacity: float | None
-    """The highest rate that was measured to meet the objective; None where no rate did."""
+    """A rate that was tried, and that by all probes meets the objective; None where no rate does."""
     low: float | None
-    """The capacity is at least this: the same number."""
+    """The capacity lies above this and below `high` with a chance of nine in ten."""
     high: float | None
-    """A higher rate that was measured to miss the objective; None where no rate did."""
+    """None where the highest rate that may be tried met the objective."""
     reason: str
-
-
-def next_step(history: Sequence[ProbeJudgement], search: Search) -> ProbeStep | CapacityResult:
-    """Decide what to try next, from all rates tried so far.
-
-    Rates grow geometrically until one misses; then the gap is halved on the log scale until it is as narrow as
-    `search.within` asks. An undecided rate is tried again, longer. Before an answer is
-    given, what carries it is doubted: a miss that a passing disturbance explains and a hit that was seen once are
-    tried again, and rates that contradict each other too.
-    """
-    if not history:
-        return ProbeStep(search.lowest, search.probe)
-    tried = _TriedRates(history, search)
-    step = tried.next_step()
-    if isinstance(step, CapacityResult):
-        return step
-    if len(history) >= search.probes and all(judgement.rate != step.rate for judgement in history):
-        return tried.ended(f"the search ended after {count(search.probes, 'rate')}")
-    spent = sum(judgement.duration_s for judgement in history)
-    if spent + step.duration_s > _IN_ALL * search.probes * search.probe:
-        return tried.ended(f"the search ended after {number(spent)} s")
-    return step
-
-
-class _TriedRates:
-    """All rates that were tried, the highest that is believed good (`low`) and the lowest above it that is not."""
-
-    def __init__(self, history: Sequence[ProbeJudgement], search: Search) -> None:
-        self.history, self.search = history, search
-        self.low, self.high = _bracket(history)
-
-    def next_step(self) -> ProbeStep | CapacityResult:
-        """The next probe, were there no limit to their number."""
-        doubtful = _contradiction(self.history) or _doubtful_miss(self.high, self.history)
-        if doubtful is not None:
-            return self._probe(doubtful.rate)
-        if all(judgement.meets is not False for judgement in self.history):
-            return self._grow(max(self.history, key=lambda judgement: judgement.rate))
-        low, high = self.low, self.high
-        if low is None or high is None:
-            return self._at_the_lowest(high or low or self.history[0])
-        if high.rate <= low.rate * self._near:
-            return self._confirmed(low, high)
-        # Before the first miss, a higher rate tells more than the same one again.
-        missed = next(
-            (place for place, judgement in enumerate(self.history) if judgement.meets is False), len(self.history)
-        )
-        later = {judgement.rate for judgement in self.history[missed + 1 :]}
-        for edge in (high, low):
-            if edge.rate in later and (again := self._again(edge)) is not None:
-                return again
-        return self._probe(self._between(low.rate, high))
-
-    def ended(self, why: str) -> CapacityResult:
-        """What is known when the search must end: only rates that were measured to meet the objective count."""
-        met = [
-            judgement.rate
-            for judgement in self.history
-            if judgement.meets and (self.low is None or judgement.rate <= self.low.rate)
-        ]
-        capacity = max(met, default=None)
-        missed = [
-            judgement.rate
-            for judgement in self.history
-            if judgement.meets is False and (capacity is None or judgement.rate > capacity)
-        ]
-        high = min(missed, default=None)
-        if capacity is None:
-            undecided = [judgement for judgement in self.history if judgement.meets is None]
-            rest = f"; {undecided[-1].why}" if undecided else ""
-            return CapacityResult(None, None, high, f"{why}; no rate was shown to meet the objective{rest}")
-        end = f"missed at {number(high)}/s" if high is not None else "no higher rate was shown to miss it"
-        return CapacityResult(capacity, capacity, high, f"{why}; met at {number(capacity)}/s, {end}")
-
-    @property
-    def _near(self) -> float:
-        """The ratio of two rates that are as close as is asked for."""
-        return (1 + self.search.within) * (1 + 1e-9)
-
-    def _probe(self, rate: float) -> ProbeStep:
-        return ProbeStep(rate, self.search.probe)
-
-    def _undecided(self, judgement: ProbeJudgement) -> CapacityResult:
-        return self.ended(f"undecided at {number(judgement.rate)}/s")
-
-    def _between(self, low: float, high: ProbeJudgement) -> float:
-        """The rate that halves the gap on the log scale; an overloaded service tells where the gap is likely to end."""
-        likely = _ABOVE_DELIVERED * high.delivered_per_s
-        if low > likely * _REFUTED:
-            return math.sqrt(low * high.rate)
-        return math.sqrt(low * min(max(likely, low * (1 + self.search.within) ** 3), high.rate))
-
-    def _grow(self, top: ProbeJudgement) -> ProbeStep | CapacityResult:
-        """Go up from the highest rate, since none was shown to miss; at the top, make sure of it."""
-        at_top = top.rate >= self.search.highest
-        if (at_top or not top.leans) and (again := self._again(top)) is not None:
-            return again
-        if not at_top:
-            return self._probe(min(top.rate * GROWTH, self.search.highest))
-        if top.meets:
-            reason = f"the highest rate that may be tried, {number(top.rate)}/s, still met the objective"
-            return CapacityResult(top.rate, top.rate, None, f"at least {number(top.rate)}/s: {reason}")
-        return self._prove(top)
-
-    def _at_the_lowest(self, lowest: ProbeJudgement) -> ProbeStep | CapacityResult:
-        """Even the lowest rate is not good, or not shown to be."""
-        if (again := self._again(lowest)) is not None:
-            return again
-        if lowest.meets is False and lowest.rate <= self.search.lowest:
-            reason = f"even the lowest rate, {number(lowest.rate)}/s, misses the objective: {lowest.why}"
-            return CapacityResult(None, None, lowest.rate, reason)
-        return self._undecided(lowest)
-
-    def _confirmed(self, low: ProbeJudgement, high: ProbeJudgement) -> ProbeStep | CapacityResult:
-        """Try again what the answer rests on; then give it."""
-        if (again := self._again(low)) is not None:
-            return again
-        if low.meets is None:
-            return self._prove(low)
-        if low.probes == 1:
-            return self._probe(low.rate)
-        if (again := self._again(high)) is not None:
-            return again
-        if high.meets is not False:
-            return self._undecided(high)
-        reason = f"met at {number(low.rate)}/s, missed at {number(high.rate)}/s"
-        return CapacityResult(low.rate, low.rate, high.rate, reason)
-
-    def _prove(self, undecided: ProbeJudgement) -> ProbeStep | CapacityResult:
-        """Probe a bit below an undecided rate: only what was shown to be good can be claimed."""
-        below = [judgement for judgement in self.history if judgement.rate < undecided.rate]
-        proven = max((judgement.rate for judgement in below if judgement.meets), default=self.search.lowest)
-        highest = max((judgement.rate for judgement in below), default=self.search.lowest)
-        closest = next((judgement for judgement in below if judgement.rate == highest), None)
-        if closest is not None and closest.rate * self._near >= undecided.rate:
-            if closest.meets is None:
-                return self._again(closest) or self._prove(closest)
-            return self._probe(closest.rate) if closest.meets and closest.probes == 1 else self._undecided(undecided)
-        if proven * self._near >= undecided.rate:
-            return self._undecided(undecided)
-        return self._probe(max(undecided.rate / (1 + self.search.within), proven))
-
-    def _again(self, judgement: ProbeJudgement) -> ProbeStep | None:
-        """The same rate for longer, where it is undecided and that may help."""
-        left = _LONGEST * self.search.probe - judgement.duration_s
-        if judgement.meets is not None or left < self.search.probe:
-            return None
-        needed = judgement.duration_s * (judgement.times * _SPARE - 1) if math.isfinite(judgement.times) else left
-        if (needed > left and judgement.times > _LONGEST) or judgement.least_s > left:
-            return None  # no probe of an allowed length would tell
-        return ProbeStep(judgement.rate, min(max(needed, self.search.probe, judgement.least_s), left))
-
-
-def _contradiction(history: Sequence[ProbeJudgement]) -> ProbeJudgement | None:
-    """A rate to try again: one that missed below one that met, or the other one, the less tried first."""
-    for miss in sorted(
-        (judgement for judgement in history if judgement.meets is False), key=lambda judgement: judgement.rate
-    ):
-        for hit in (judgement for judgement in history if judgement.meets and judgement.rate > miss.rate):
-            doubtful = [judgement for judgement in (miss, hit) if judgement.probes < _MOST_VOTES]
-            if doubtful:
-                return min(doubtful, key=lambda judgement: judgement.probes)
-    return None
-
-
-def _doubtful_miss(high: ProbeJudgement | None, history: Sequence[ProbeJudgement]) -> ProbeJudgement | None:
-    """The lowest miss, where it alone ends the way up and a passing disturbance of one probe would explain it."""
-    if high is None or high.meets is not False or high.behind or high.probes > 1:
-        return None
-    others = [judgement for judgement in history if judgement.meets is False and judgement.rate != high.rate]
-    return None if others else high
-
-
-def _believed(judgement: ProbeJudgement) -> bool:
-    return judgement.leans if judgement.meets is None else judgement.meets
-
-
-def _bracket(history: Sequence[ProbeJudgement]) -> tuple[ProbeJudgement | None, ProbeJudgement | None]:
-    """Where rates turn from good to bad, by a monotone fit to all answers: no single one decides against the others."""
-    ordered = sorted(history, key=lambda judgement: judgement.rate)
-    score = np.array([float(_believed(judgement)) for judgement in ordered])
-    weight = np.array([_UNSURE if judgement.meets is None else _SURE * judgement.probes for judgement in ordered])
-    fitted = falling_fit(score, weight)
-    good = [judgement for judgement, value in zip(ordered, fitted, strict=True) if value > 0.5 and _believed(judgement)]
-    low = good[-1] if good else None
-    bad = [
-        judgement for judgement in ordered if (low is None or judgement.rate > low.rate) and not _believed(judgement)
-    ]
-    return low, bad[0] if bad else None
-
-
-def falling_fit(score: Values, weight: Values) -> list[float]:
-    """The never rising series nearest to the scores (weighted least squares, by pooling adjacent violators)."""
-    blocks: list[list[float]] = []  # value, weight, length
-    for value, mass in zip(score.tolist(), weight.tolist(), strict=True):
-        blocks.append([value, mass, 1])
-        while len(blocks) > 1 and blocks[-2][0] < blocks[-1][0]:
-            later, before = blocks.pop(), blocks.pop()
-            total = before[1] + later[1]
-            mean = (before[0] * before[1] + later[0] * later[1]) / total
-            blocks.append([mean, total, before[2] + later[2]])
-    return [value for value, _, length in blocks for _ in range(int(length))]
 
 
 @dataclass(slots=True)
 class RateSearch:
-    """A search under way: ask for the next probe, tell what it saw, and keep the record of it."""
+    """A search under way: ask for the next probe, tell what it saw, and keep the record of it.
+
+    After each probe a `CapacityBelief` holds the chance of each rate to be the capacity. Rates grow until one is too
+    much. Then each probe is where the capacity most likely lies, until that is known as closely as `search.within`
+    asks or the time is spent.
+    """
 
     search: Search
     objective: Mapping[str, float]
     errors: float = ERRORS
-    outcomes: list[ProbeOutcome] = field(default_factory=list)
+    outcomes: list[ProbeOutcome] = field(default_factory=list, init=False)
+    _judgements: list[ProbeJudgement] = field(default_factory=list, init=False)
+    _evidence: list[ProbeEvidence] = field(default_factory=list, init=False)
+    _belief: CapacityBelief = field(init=False)
 
-    def step(self) -> ProbeStep | CapacityResult:
-        return next_step(self._judged(), self.search)
+    def __post_init__(self) -> None:
+        self._belief = CapacityBelief(self.search.lowest, self.search.highest)
 
     def tell(self, outcome: ProbeOutcome) -> None:
+        """Take in what a probe saw."""
+        judgement = judge(outcome, self.objective, self.errors)
+        seen = evidence(outcome, judgement, self.objective)
         self.outcomes.append(outcome)
+        self._judgements.append(judgement)
+        self._evidence.append(seen)
+        self._belief.add(seen)
+
+    def step(self) -> ProbeStep | CapacityResult:
+        """The next probe, or the answer."""
+        search, belief = self.search, self._belief
+        if not self.outcomes:
+            return ProbeStep(search.lowest, _GROWING * search.probe)
+        if (ended := self._ended()) is not None:
+            return ended
+        middle, spread = belief.quantile(0.5), math.log(belief.quantile(0.84) / belief.quantile(0.16)) / 2
+        known = self._bounded and spread < _KNOWN
+        rate = max(self._target, middle * (1 - search.within / 2)) if known else middle
+        top = max(outcome.rate for outcome in self.outcomes)
+        rate = min(max(rate, search.lowest), search.highest, GROWTH * top)
+        grows = rate > 0.97 * GROWTH * top or (rate >= search.highest > top)
+        times = _GROWING if grows else _NEAR if known else 1.0
+        remembers_s = max(
+            (seen.relaxation_s for seen in self._evidence if abs(math.log(seen.rate / rate)) < _ALIKE), default=0.0
+        )
+        seconds = min(max(times * search.probe, _RELAXATIONS * remembers_s), _LONGEST * search.probe)
+        left_s = self._left_s / _SETTLING
+        if left_s < min(_LEAST_LEFT * search.probe, seconds):
+            return self._answer(f"the search ended after {number(self._spent_s)} s")
+        return ProbeStep(rate, min(seconds, left_s))
 
     def facts(self) -> dict[str, JsonValue]:
         """The record of the search, for the result."""
         done = self.step()
         if not isinstance(done, CapacityResult):
-            done = _TriedRates(self._judged(), self.search).ended("it was cut short")
+            done = self._answer("it was cut short")
         return {
             "capacity": done.capacity,
             "low": done.low,
             "high": done.high,
+            "level": _LEVEL,
             "reason": done.reason,
             "within": self.search.within,
             "objective": dict(self.objective),
-            "probes": [self._probe(outcome) for outcome in self.outcomes],
+            "probes": [
+                self._probe(outcome, judgement)
+                for outcome, judgement in zip(self.outcomes, self._judgements, strict=True)
+            ],
         }
 
-    def _judged(self) -> tuple[ProbeJudgement, ...]:
-        return judged(self.outcomes, self.objective, self.errors)
+    @property
+    def _spent_s(self) -> float:
+        return sum(outcome.duration_s for outcome in self.outcomes) * _SETTLING
 
-    def _probe(self, outcome: ProbeOutcome) -> JsonValue:
-        (judgement,) = judged([outcome], self.objective, self.errors)
+    @property
+    def _left_s(self) -> float:
+        return _IN_ALL * self.search.probes * self.search.probe - self._spent_s
+
+    @property
+    def _bounded(self) -> bool:
+        """Whether some rate was too much."""
+        return self._belief.quantile(1 - _SELDOM) < 0.98 * self.search.highest
+
+    @property
+    def _target(self) -> float:
+        """The rate that would be the answer."""
+        belief = self._belief
+        cautious = min(belief.quantile(0.5), _TOO_HIGH * belief.quantile(_SELDOM))
+        return max(cautious, belief.quantile(_BELOW_MIDDLE))
+
+    def _ended(self) -> CapacityResult | None:
+        """The answer, where it is known; None where another probe is worth its time."""
+        search, belief, target = self.search, self._belief, self._target
+        rates = [outcome.rate for outcome in self.outcomes]
+        if rates.count(search.lowest) > 1 and belief.below(search.lowest) >= _CERTAIN:
+            why = next(
+                judgement.why
+                for judgement in reversed(self._judgements)
+                if judgement.rate == search.lowest and (judgement.meets is not True)
+            )
+            reason = f"even the lowest rate, {number(search.lowest)}/s, misses the objective: {why}"
+            return CapacityResult(None, None, search.lowest, reason)
+        if max(rates) >= search.highest and belief.below(search.highest) <= 1 - _CERTAIN:
+            return self._at_the_top()
+        if (few := self._too_few(self._left_s)) is not None:
+            return CapacityResult(None, None, None, few)
+        close = belief.below(target * (1 + search.within)) - belief.below(target * (1 - search.within))
+        there = any(_ANSWERS[0] * target <= rate <= _ANSWERS[1] * target for rate in self._good(target))
+        return self._answer("") if self._bounded and close > _SURE and there else None
+
+    def _at_the_top(self) -> CapacityResult | None:
+        """The highest rate that may be tried is good."""
+        highest = self.search.highest
+        if (few := self._too_few(0.0)) is not None:
+            return None if self._left_s > self.search.probe else CapacityResult(None, None, None, few)
+        reason = f"the highest rate that may be tried, {number(highest)}/s, still met the objective"
+        return CapacityResult(highest, highest, None, f"at least {number(highest)}/s: {reason}")
+
+    def _good(self, target: float) -> list[float]:
+        """The rates that were tried and may be the answer, the lowest first."""
+        refuted = {judgement.rate for judgement in self._judgements if judgement.behind}
+        rates = {outcome.rate for outcome in self.outcomes if outcome.rate <= _ANSWERS[1] * target}
+        return sorted(rates - refuted)
+
+    def _answer(self, why: str) -> CapacityResult:
+        """What is known now."""
+        belief = self._belief
+        low, high = belief.quantile(_LOW), belief.quantile(_HIGH)
+        good = self._good(self._target)
+        few = self._too_few(0.0)
+        if not good or few is not None or belief.below(good[-1]) > _CERTAIN:
+            undecided = [judgement.why for judgement in self._judgements if judgement.meets is not True]
+            parts = [why, few or "no rate was shown to meet the objective", *undecided[-1:]]
+            return CapacityResult(None, None, high if self._bounded else None, "; ".join(filter(None, parts)))
+        capacity = good[-1]
+        low = min(low, capacity)
+        if not self._bounded:
+            end = f"met at {number(capacity)}/s, no higher rate was shown to miss it"
+            return CapacityResult(capacity, low, None, "; ".join(filter(None, [why, end])))
+        high = max(high, capacity)
+        end = f"met at {number(low)}/s, missed at {number(high)}/s"
+        return CapacityResult(capacity, low, high, "; ".join(filter(None, [why, end])))
+
+    def _too_few(self, left_s: float) -> str | None:
+        """Why too few requests can be seen near the capacity for a limit on a percentile; None where they can."""
+        shares = {name: SHARES.get(name.rpartition(".")[2], 0.5) for name in self.objective}
+        if not shares:
+            return None
+        name = max(shares, key=lambda known: shares[known])
+        needed = math.log(ALPHA) / math.log(shares[name])
+        top = min(self._belief.quantile(1 - _SELDOM), self.search.highest)
+        near = min(self._target, self.search.highest) / GROWTH
+        seen = sum(outcome.rate * outcome.duration_s for outcome in self.outcomes if outcome.rate >= near)
+        if seen + left_s / _SETTLING * top >= needed:
+            return None
+        return (
+            f"no rate was shown to meet the objective: {name} needs {count(math.ceil(needed), 'request')} near the "
+            f"capacity, and the time of the search is enough for {number(seen + left_s / _SETTLING * top)}"
+        )
+
+    def _probe(self, outcome: ProbeOutcome, judgement: ProbeJudgement) -> JsonValue:
         return {
             "rate": outcome.rate,
             "duration_s": outcome.duration_s,

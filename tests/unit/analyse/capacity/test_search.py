@@ -4,16 +4,9 @@ import numpy as np
 import pytest
 from tests.unit.analyse.capacity.queueing import probe, search_with, true_capacity
 
-from assay.analyse.capacity import CapacityResult, ProbeJudgement, ProbeOutcome, ProbeStep, next_step
-from assay.analyse.capacity.search import falling_fit
+from assay.analyse.capacity import ProbeOutcome, ProbeStep, RateSearch
 from assay.documents import to_json
 from assay.spec.workload import Search
-
-SEARCH = Search(lowest=1.0, highest=1000.0, probe=10.0, within=0.05, probes=12)
-
-
-def told(rate: float, meets: bool | None, **changes) -> ProbeJudgement:
-    return ProbeJudgement(rate, 10.0, meets, "because", leans=meets is not False, **changes)
 
 
 def level(value: float = 50.0, noise: float = 0.1, stall: float = 0.0, seed: int = 0):
@@ -34,12 +27,12 @@ SITUATIONS = [(200.0, 8, 250.0, "p99", 0.99), (200.0, 1, 80.0, "p95", 0.95), (25
 
 
 @pytest.mark.simulated
-def test_nine_of_ten_answers_are_near_the_truth() -> None:
-    """Two hundred searches in five queues, most of which remember for seconds what came before."""
-    near, rates, probes, held, above = [], [], [], [], []
+def test_answers_are_near_the_truth() -> None:
+    """Searches in five queues, most of which remember for seconds what came before."""
+    near, close, held, above, seconds = [], [], [], [], []
     for capacity, servers, limit, statistic, share in SITUATIONS:
         truth = true_capacity(capacity, servers, limit, share)
-        for seed in range(40):
+        for seed in range(8):
             rng = np.random.default_rng(seed)
             done, found = search_with(
                 lambda rate, seconds, rng=rng, at=(capacity, servers): probe(rate, seconds, *at, rng),
@@ -47,18 +40,16 @@ def test_nine_of_ten_answers_are_near_the_truth() -> None:
             )
             answer = done.capacity or 0.0
             near.append(abs(answer / truth - 1) <= 0.10)
-            above.append(answer > 1.10 * truth)
-            held.append(answer / 1.1 <= truth <= (done.high or 1e9) * 1.1)
-            rates.append(len({outcome.rate for outcome in found.outcomes}))
-            probes.append(len(found.outcomes))
-    figures = {"near": np.mean(near), "held": np.mean(held), "above": np.mean(above), "probes": np.mean(probes)}
-    assert len(near) == 200
-    assert np.mean(near) >= 0.9, figures
-    assert np.mean(held) >= 0.95, figures
+            close.append(abs(answer / truth - 1) <= 0.05)
+            above.append(answer > 1.05 * truth)
+            held.append((done.low or 0.0) <= truth <= (done.high or 1e9))
+            seconds.append(sum(outcome.duration_s for outcome in found.outcomes))
+    figures = {"near": np.mean(near), "close": np.mean(close), "held": np.mean(held), "above": np.mean(above)}
+    assert np.mean(near) >= 0.85, figures
+    assert np.mean(close) >= 0.7, figures
+    assert np.mean(held) >= 0.85, figures
     assert np.mean(above) <= 0.05, figures
-    assert max(rates) <= 12
-    assert np.mean(rates) <= 11
-    assert np.mean(probes) <= 16, figures
+    assert max(seconds) <= 360
 
 
 @pytest.mark.parametrize("stall", [0.0, 0.1])
@@ -85,70 +76,88 @@ def test_what_cannot_be_decided_is_not_claimed() -> None:
     assert "no rate was shown to meet" in done.reason
 
 
-def test_the_first_probe_is_the_lowest_rate_and_rates_grow_until_one_misses() -> None:
-    assert next_step([], SEARCH) == ProbeStep(1.0, 10.0)
-    assert next_step([told(1.0, True)], SEARCH) == ProbeStep(4.0, 10.0)
-    assert next_step([told(1.0, True), told(4.0, None)], SEARCH) == ProbeStep(16.0, 10.0)
-    assert next_step([told(250.0, True), told(1000.0, True)], SEARCH) == CapacityResult(
-        1000.0, 1000.0, None, "at least 1,000/s: the highest rate that may be tried, 1,000/s, still met the objective"
-    )
+def seen(rate: float, share: float, seconds: float = 10.0, seed: int = 0, **changes) -> ProbeOutcome:
+    """A probe of which this share is beyond a limit of 100 ms, at random."""
+    values = np.where(np.random.default_rng(seed).random(max(int(rate * seconds), 1)) < share, 200.0, 50.0)
+    return ProbeOutcome(rate, seconds, **{"offered_per_s": rate, "delivered_per_s": rate, **changes},
+                        values={"e2e_ms": values})  # fmt: skip
 
 
-def test_a_miss_that_a_passing_disturbance_explains_is_tried_again() -> None:
-    history = [told(1.0, True), told(4.0, False)]
-    assert next_step(history, SEARCH) == ProbeStep(4.0, 10.0)
-    overload = [told(1.0, True), told(4.0, False, behind=True, delivered_per_s=3.0)]
-    step = next_step(overload, SEARCH)
+def begun(*outcomes: ProbeOutcome, **settings) -> RateSearch:
+    found = RateSearch(Search(**{"lowest": 1.0, "highest": 1000.0, **settings}), {"e2e_ms.p90": 100.0})
+    for outcome in outcomes:
+        found.tell(outcome)
+    return found
+
+
+def next_rate(found: RateSearch) -> float:
+    step = found.step()
     assert isinstance(step, ProbeStep)
-    assert 1.0 < step.rate < 3.0
+    return step.rate
 
 
-def test_a_hit_above_a_miss_sends_both_back() -> None:
-    history = [told(16.0, False, probes=2), told(64.0, True)]
-    assert next_step(history, SEARCH) == ProbeStep(64.0, 10.0)
-    assert next_step([told(16.0, False), told(64.0, True)], SEARCH) == ProbeStep(16.0, 10.0)
+def test_rates_grow_from_the_lowest_until_one_is_too_much() -> None:
+    found = begun()
+    for rate in (1.0, 4.0, 16.0, 64.0):
+        assert found.step() == ProbeStep(rate, 5.0)
+        found.tell(seen(rate, 0.0, 5.0))
+    found.tell(seen(256.0, 1.0, 5.0, delivered_per_s=100.0, saturated=True))
+    assert 64 < next_rate(found) < 105, "between the last good rate and what the service delivered"
 
 
-def test_evidence_that_stays_contradictory_ends_by_the_monotone_fit() -> None:
-    history = [
-        told(10.0, True, probes=3),
-        told(16.0, False, probes=3),
-        told(20.0, True, probes=3),
-        told(21.0, False, probes=3),
-    ]
-    step = next_step(history, SEARCH)
-    assert isinstance(step, ProbeStep | CapacityResult)
-    if isinstance(step, CapacityResult):
-        assert step.capacity in (10.0, 20.0)
+def test_one_stall_does_not_end_the_way_up() -> None:
+    stalled = begun(*(seen(rate, 0.0) for rate in (1.0, 4.0, 16.0)), seen(64.0, 0.9), highest=10_000.0)
+    assert next_rate(stalled) < 64
+    for _ in range(3):
+        stalled.tell(seen(64.0, 0.0))
+    assert next_rate(stalled) > 64
 
 
-@pytest.mark.parametrize(
-    ("score", "fitted"),
-    [([1, 1, 0, 0], [1, 1, 0, 0]), ([1, 0, 1, 0], [1, 0.5, 0.5, 0]), ([0, 1], [0.5, 0.5]), ([0, 0, 1], [1 / 3] * 3)],
-)
-def test_falling_fit(score, fitted) -> None:
-    assert falling_fit(np.array(score, dtype=float), np.ones(len(score))) == pytest.approx(fitted)
+def test_an_overload_is_believed_at_once() -> None:
+    found = begun(seen(1.0, 0.01), seen(4.0, 0.5, delivered_per_s=3.0, saturated=True))
+    assert 1.0 <= next_rate(found) < 3.2
 
 
-def test_the_same_rate_is_requested_longer_where_it_cannot_be_decided() -> None:
-    history = [
-        told(1.0, True),
-        told(4.0, True),
-        told(16.0, False, behind=True, delivered_per_s=9.0),
-        told(6.0, None, times=3.0),
-    ]
-    step = next_step(history, SEARCH)
-    assert isinstance(step, ProbeStep)
-    assert (step.rate, step.duration_s > 20.0) == (6.0, True)
+def test_probes_near_the_capacity_and_of_slow_services_are_longer() -> None:
+    rng = np.random.default_rng(0)
+    _, quick = search_with(lambda rate, seconds: probe(rate, seconds, 100.0, 1, rng), {"e2e_ms.p90": 250.0})
+    _, slow = search_with(lambda rate, seconds: probe(rate, seconds, 5.0, 1, rng), {"e2e_ms.p90": 2000.0})
+    assert quick.outcomes[-2].duration_s == 40.0
+    assert max(outcome.duration_s for outcome in slow.outcomes) > 40.0
 
 
-def test_the_number_of_rates_is_kept() -> None:
-    few = Search(lowest=1.0, highest=10_000.0, probe=10.0, probes=3)
-    history = [told(1.0, True), told(4.0, True), told(16.0, True)]
-    done = next_step(history, few)
-    assert isinstance(done, CapacityResult)
-    assert (done.capacity, done.high) == (16.0, None)
-    assert "after 3 rates" in done.reason
+def test_the_time_is_kept() -> None:
+    rng = np.random.default_rng(0)
+    done, found = search_with(lambda rate, seconds: probe(rate, seconds, 20.0, 1, rng), {"e2e_ms.p90": 500.0}, probes=4)
+    assert sum(outcome.duration_s for outcome in found.outcomes) <= 3 * 4 * 10.0
+    assert done.reason.startswith("the search ended after")
+
+
+def test_the_answer_has_the_gap_between_met_and_missed() -> None:
+    rng = np.random.default_rng(3)
+    done, _ = search_with(lambda rate, seconds: probe(rate, seconds, 100.0, 1, rng), {"e2e_ms.p90": 250.0})
+    assert done.capacity is not None
+    assert done.low is not None
+    assert done.high is not None
+    assert done.low < done.capacity < done.high < 1.3 * done.low
+    assert done.low < true_capacity(100.0, 1, 250.0, 0.9) < done.high
+    assert f"missed at {done.high:.4g}" in done.reason
+
+
+def test_a_search_whose_percentile_cannot_be_judged_ends_early() -> None:
+    done, found = search_with(level(), {"e2e_ms.p99_9": 100.0}, highest=4.0)
+    assert len(found.outcomes) == 1
+    assert "e2e_ms.p99_9 needs 2,302 requests" in done.reason
+
+
+def test_a_mean_can_be_searched_for() -> None:
+    """M/M/1 with 100 a second: the mean is 1 / (100 - rate), which is 50 ms at 80 a second."""
+    near = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        done, _ = search_with(lambda rate, seconds, rng=rng: probe(rate, seconds, 100.0, 1, rng), {"e2e_ms.mean": 50.0})
+        near.append(abs((done.capacity or 0.0) / 80 - 1) < 0.1)
+    assert np.mean(near) >= 0.8
 
 
 def test_the_record_of_a_search_is_a_document() -> None:
