@@ -190,7 +190,7 @@ def _simulated(tries: int) -> Table:
                 "pass" if kept >= SIMULATED_LEAST * tries else "**fail**",
             ]
         )
-    notes = [f"Noise of {_SPREAD:.0%}, up to {2 * _LOOKS} pairs, looked at after every block as the command does."]
+    notes = [f"Noise of {_SPREAD:.0%}, up to {2 * _LOOKS} pairs, looked at after every block as `--open-ended` does."]
     return Table("A against A, simulated", ["noise", "cannot tell", "target", "kept"], rows, notes)
 
 

@@ -147,6 +147,18 @@ def test_pools_say_so(build, side) -> None:
     assert not found.is_refused
 
 
+def test_many_numbers_come_with_how_far_they_may_be_trusted(build, side) -> None:
+    found = compared(side("a", build.done_job()), side("b", slowed(build.done_job(), 1.2)), all_metrics=True)
+    numbers = sum(line.chance is not None for line in found.jobs[0].result.lines)
+    assert numbers > 2
+    promise = f"{numbers} numbers were compared (2 headline numbers first, {numbers - 2} others on their own)"
+    assert promise in compared_text(found, 400)
+    assert promise in compared_markdown(found)
+    document = json.loads(compared_json(found))
+    assert document["promise"].startswith(promise)
+    assert all("chance" in line for line in document["jobs"][0]["metrics"])
+
+
 def test_all_metrics_are_compared_only_on_demand(build, side) -> None:
     a, b = side("a", build.done_job()), side("b", build.done_job())
     few, all_of_them = (compared(a, b, all_metrics=wanted).jobs[0].result.lines for wanted in (False, True))

@@ -47,6 +47,14 @@ test('says better, worse and cannot tell with numbers, intervals and reasons', a
   expect(search.getAll('side')).toEqual(['campaign:aaa', 'campaign:bbb'])
 })
 
+test('how far answers among many numbers may be trusted is a note', async () => {
+  const promise = '8 numbers were compared: of those called better or worse, at most one in twenty is luck on average'
+  answer({ [COMPARE]: comparison({ promise }) })
+  show(BOTH)
+  expect(await screen.findByText('One note on these results')).toBeTruthy()
+  expect(screen.getByText(promise)).toBeTruthy()
+})
+
 test('what is not comparable is listed, and can be compared anyway', async () => {
   const { asked } = answer({
     [COMPARE]: comparison({ not_comparable: ['different optimization: all against disable'] }),
