@@ -17,6 +17,7 @@ import numpy as np
 from assay.analyse.intervals import incomplete_beta, t_tail
 from assay.analyse.series.spread import CLIP, OUTLIER, Burst, median, middle_and_spread, standardised
 from assay.analyse.series.whitening import (
+    Gain,
     Places,
     Values,
     Whitened,
@@ -100,7 +101,7 @@ def scan(values: Values, weights: Values, *, newest: bool = True, elsewhere: Val
     Args:
         elsewhere: What other pieces of the series say of its memory, as `memory_costs` tells it.
     """
-    piece = _piece(values, weights)
+    piece = piece_of(values, weights)
     if piece is None:
         return NOTHING
     steps = step_score(piece, newest=newest, elsewhere=elsewhere)
@@ -110,13 +111,13 @@ def scan(values: Values, weights: Values, *, newest: bool = True, elsewhere: Val
     if not spans.places:
         return Scan(step, ChangeCandidate((), 1.0), steps.memory)
     score = min(spans.score, counted(values, spans.places)) if mostly_equal(values) else spans.score
-    span = ChangeCandidate(spans.places, _chance(SPANS, score, piece.count, steps.memory, _SHARE_OF_SPANS))
+    span = ChangeCandidate(spans.places, chance_of(score, spans.places, piece.count, steps.memory))
     return Scan(step, span, steps.memory)
 
 
 def clearest_step(values: Values, weights: Values, *, newest: bool) -> ChangeCandidate:
     """The clearest single step of a piece: the cheap half of a scan."""
-    piece = _piece(values, weights)
+    piece = piece_of(values, weights)
     if piece is None:
         return ChangeCandidate((), 1.0)
     return _step_candidate(values, step_score(piece, newest=newest), newest=newest)
@@ -124,7 +125,7 @@ def clearest_step(values: Values, weights: Values, *, newest: bool) -> ChangeCan
 
 def memory_costs(values: Values, weights: Values) -> Values | None:
     """Minus twice the log-likelihood of each memory for a piece without a change; None where it is too short."""
-    piece = _piece(values, weights)
+    piece = piece_of(values, weights)
     return None if piece is None else piece.unchanged - piece.unchanged.min()
 
 
@@ -144,22 +145,21 @@ def span_score(piece: Whitened, elsewhere: Values | None = None) -> ShapeScore:
     inside = (pairs[0] >= INSIDE) & (pairs[1] - pairs[0] >= INSIDE) & (pairs[1] <= piece.count - SIDE)
     first, end = (np.concatenate([a[likely], b[inside]]) for a, b in zip((first, end), pairs, strict=True))
     scored = evidence(piece, piece.spans(first, end), elsewhere).score
-    # A short span must be clearer than a long one.
-    scored = scored - 1.5 * np.clip(5 - (end - first), 0, None).astype(np.float64)
+    scored = scored - _few_inside(first, end)
     best = int(scored.argmax())
     return ShapeScore(float(scored[best]), (int(first[best]), int(end[best])))
 
 
 def clearest_ramp(values: Values, weights: Values) -> ChangeCandidate:
     """The clearest slow change of a piece; none where the piece wanders without it too."""
-    piece = _piece(values, weights)
+    piece = piece_of(values, weights)
     if piece is None:
         return ChangeCandidate((), 1.0)
     memory = evidence_memory(piece)
     score = ramp_score(piece)
     if not score.places or score.memory > _WANDERS:
         return ChangeCandidate((), 1.0)  # what wanders this way will wander that way
-    return ChangeCandidate(score.places, _chance(RAMPS, score.score, piece.count, memory, _SHARE_OF_RAMPS))
+    return ChangeCandidate(score.places, chance_of_ramp(score.score, piece.count, memory))
 
 
 def ramp_score(piece: Whitened) -> ShapeScore:
@@ -182,14 +182,46 @@ def _ramps(count: int) -> tuple[Places, Values]:
     return pairs, ramps(pairs, count)
 
 
+def near(piece: Whitened, places: Sequence[int], reach: int, *, newest: bool) -> tuple[Values, Gain, Values]:
+    """Changes of the same kind as one that was seen, a step up to `reach` points aside of it.
+
+    Returns:
+        The shape of each, what it explains, and by how much clearer it must be than the easiest.
+    """
+    at = np.arange(piece.count)
+    if len(places) == 1:
+        steps = np.arange(max(SIDE, places[0] - reach), min(piece.count - SIDE, places[0] + reach) + 1)
+        gain = Gain(*(part[:, steps - 1] for part in piece.splits()))
+        return (at >= steps[:, None]).astype(np.float64), gain, penalty(piece.count, newest=newest)[steps - 1]
+    first, end = (np.array([place]) for place in places)
+    shape = (at >= first[:, None]) & (at < end[:, None])
+    return shape.astype(np.float64), piece.spans(first, end), _few_inside(first, end)
+
+
+def chance_of(score: float, places: Sequence[int], count: int, memory: float) -> float:
+    """How often the clearest step, or span, of a series without any has at least this score."""
+    if len(places) == 1:
+        return _chance(SPLITS, score, count, memory, _SHARE_OF_STEPS)
+    return _chance(SPANS, score, count, memory, _SHARE_OF_SPANS)
+
+
+def chance_of_ramp(score: float, count: int, memory: float) -> float:
+    return _chance(RAMPS, score, count, memory, _SHARE_OF_RAMPS)
+
+
+def _few_inside(first: Places, end: Places) -> Values:
+    """A short span must be clearer than a long one."""
+    return np.asarray(1.5 * np.clip(5 - (end - first), 0, None).astype(np.float64))
+
+
 def _step_candidate(values: Values, seen: ShapeScore, *, newest: bool) -> ChangeCandidate:
     score = seen.score
     if mostly_equal(values):
         score = min(score, counted(values, seen.places) - penalty(values.size, newest=newest)[seen.places[0] - 1])
-    return ChangeCandidate(seen.places, _chance(SPLITS, score, values.size, seen.memory, _SHARE_OF_STEPS))
+    return ChangeCandidate(seen.places, chance_of(score, seen.places, values.size, seen.memory))
 
 
-def _piece(values: Values, weights: Values) -> Whitened | None:
+def piece_of(values: Values, weights: Values) -> Whitened | None:
     """Values ready to be looked at; None where they are too few or all equal."""
     if values.size < FEWEST:
         return None
@@ -338,14 +370,25 @@ def levels_apart(loud: Values, quiet: Values) -> bool:
     """
     if min(loud.size, quiet.size) < _FEWEST_APART:
         return False
-    ranked = np.sort(quiet)
-    below = np.searchsorted(ranked, loud, "left") + np.searchsorted(ranked, loud, "right")
-    in_order = float(below.mean()) / (2 * quiet.size)
-    if max(in_order, 1 - in_order) < _IN_ORDER:
+    if _in_order(loud, quiet) < _IN_ORDER:
         return False
     error = math.sqrt(float(loud.var(ddof=1)) / loud.size + float(quiet.var(ddof=1)) / quiet.size)
     gap = abs(float(loud.mean() - quiet.mean()))
     return gap > 0 and (not error or t_tail(gap / error, loud.size - 1) < _BY_NOISE)
+
+
+def in_order(values: Values, places: Sequence[int]) -> float:
+    """Of all pairs of a point inside a change and one outside, the share that is in the same order; at least a half."""
+    inside = np.zeros(values.size, dtype=bool)
+    inside[places[0] : places[1] if len(places) > 1 else None] = True
+    return _in_order(values[inside], values[~inside])
+
+
+def _in_order(some: Values, others: Values) -> float:
+    ranked = np.sort(others)
+    below = np.searchsorted(ranked, some, "left") + np.searchsorted(ranked, some, "right")
+    share = float(below.mean()) / (2 * others.size)
+    return max(share, 1 - share)
 
 
 def another_level(values: Values, burst: Burst) -> bool:

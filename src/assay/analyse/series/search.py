@@ -15,6 +15,7 @@ import numpy as np
 
 from assay.analyse.intervals import LEVEL as CONFIDENCE
 from assay.analyse.intervals import t_quantile
+from assay.analyse.series.confirmation import confirmed_chance, confirmed_ramp_chance, returns
 from assay.analyse.series.scan import (
     FEWEST,
     HIDES_A_RAMP,
@@ -49,6 +50,8 @@ _MOST_LOUDER = 20.0
 # A piece with this much more memory than the others may hide changes behind it, if the others have this many points.
 _MORE_MEMORY = 0.15
 _TELL_MEMORY = 40
+# What is further from a change is another one.
+_OTHER = 3
 # Pieces that were scanned, with their clearest step.
 _Known = dict[tuple[int, int], ChangeCandidate]
 
@@ -98,8 +101,12 @@ class ChangeSearch:
     """How much each point counts, once louder parts were seen."""
 
 
-def search(values: Values, weights: Values, level: float) -> ChangeSearch:
-    """Find every change that chance shows in less than `level` of series without one."""
+def search(values: Values, weights: Values, level: float, *, checked: bool = True) -> ChangeSearch:
+    """Find every change that chance shows in less than `level` of series without one.
+
+    Args:
+        checked: Whether a change must stand for other noise than that of the scan as well.
+    """
     count = values.size
     flat, weights = values.copy(), weights.copy()
     by_place: dict[int, LocatedChange] = {}
@@ -110,13 +117,15 @@ def search(values: Values, weights: Values, level: float) -> ChangeSearch:
     while waiting and len(by_place) < _MOST:
         low, high = waiting.pop()
         seen, apart = _clearest(flat[low:high], weights[low:high], level, newest=high == count)
+        if checked and not apart and seen.clearest.chance <= level:
+            seen = _confirmed(flat[low:high], weights[low:high], seen, level, newest=high == count)
         clearest = seen.clearest
         costs[low, high] = seen.step
         if high - low == count:
             top = min(top, clearest.chance)
         if clearest.chance > level:
             hidden = seen.memory >= HIDES_A_RAMP and len(drifts) < _DRIFTS
-            slow = _slow(values, flat, weights, (low, high), level) if hidden else None
+            slow = _slow(values, flat, weights, (low, high), level, checked=checked) if hidden else None
             if slow is not None:
                 drifts.append(slow)
                 costs.clear()
@@ -132,10 +141,15 @@ def search(values: Values, weights: Values, level: float) -> ChangeSearch:
     return ChangeSearch(tuple(_settled(flat, weights, changes, level, costs)), tuple(in_time), chance, flat, weights)
 
 
-def _slow(values: Values, flat: Values, weights: Values, bounds: tuple[int, int], level: float) -> SlowDrift | None:
+def _slow(
+    values: Values, flat: Values, weights: Values, bounds: tuple[int, int], level: float, *, checked: bool
+) -> SlowDrift | None:
     """A drift of a piece without steps; it is taken out of `flat`, there and in all that follows."""
     low, high = bounds
-    chance = clearest_ramp(flat[low:high], weights[low:high]).chance
+    ramp = clearest_ramp(flat[low:high], weights[low:high])
+    if ramp.chance > level:
+        return None
+    chance = confirmed_ramp_chance(flat[low:high], weights[low:high], ramp) if checked else ramp.chance
     if chance > level:
         return None
     drift = drift_of(flat, weights, bounds, CONFIDENCE)
@@ -201,6 +215,38 @@ def _clearest(values: Values, weights: Values, level: float, *, newest: bool) ->
             return _placed(scanned, values), True
         scanned = scan(values, weights, newest=newest)
     return scanned, False
+
+
+def _confirmed(values: Values, weights: Values, scanned: Scan, level: float, *, newest: bool) -> Scan:
+    """The same with the chance that the checks of its noise leave to the clearest change.
+
+    Several changes look like noise to each other, so one that fails is checked once more without the others.
+    """
+    clearest = scanned.clearest
+    chance = confirmed_chance(values, weights, clearest, newest=newest)
+    if chance > level and not returns(values):
+        alone = _without_others(values, weights, clearest, level)
+        if alone is not None:
+            chance = max(clearest.chance, confirmed_chance(alone, weights, clearest, newest=newest))
+    sure = clearest._replace(chance=chance)
+    if clearest is scanned.step:
+        return scanned._replace(step=sure, span=scanned.span._replace(chance=max(chance, scanned.span.chance)))
+    return scanned._replace(span=sure, step=scanned.step._replace(chance=max(chance, scanned.step.chance)))
+
+
+def _without_others(values: Values, weights: Values, change: ChangeCandidate, level: float) -> Values | None:
+    """A piece with all changes but one taken out; None where there are no others."""
+    places = [seen.place for seen in search(values, weights, level, checked=False).changes]
+    others = [place for place in places if min(abs(place - own) for own in change.places) > _OTHER]
+    if not others:
+        return None
+    edges = sorted({0, *others, *change.places, values.size})
+    level_of = {begin: median(values[begin:end]) for begin, end in pairwise(edges)}
+    alone = values.copy()
+    for before, place in pairwise(edges[:-1]):
+        if place in others:
+            alone[place:] -= level_of[place] - level_of[before]
+    return alone
 
 
 def _placed(scanned: Scan, values: Values) -> Scan:

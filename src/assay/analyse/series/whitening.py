@@ -160,14 +160,24 @@ def evidence(piece: Whitened, gain: Gain, elsewhere: Values | None = None) -> Ch
     """
     outside_cost = np.zeros(MEMORIES.size) if elsewhere is None else elsewhere
     without = piece.unchanged + outside_cost
+    share = np.exp((float(without.min()) - without) / 2)
+    score = averaged_ratio(without, piece.cost(gain) + outside_cost[:, None])
+    return ChangeEvidence(score, float(share @ MEMORIES) / float(share.sum()))
+
+
+def averaged_ratio(without: Values, with_change: Values) -> Values:
+    """Twice the log of the ratio of likelihoods of each change, averaged over the models of the noise.
+
+    Args:
+        without: Minus twice the log-likelihood of each model where nothing changes.
+        with_change: The same with each change: one row per model.
+    """
     least = float(without.min())
-    share = np.exp((least - without) / 2)
     # A change can be so clear that its ratio is beyond what a float can hold.
-    cost = least - piece.cost(gain) - outside_cost[:, None]
+    cost = least - with_change
     most = cost.max(axis=0)
-    with_change = np.exp((cost - most) / 2).sum(axis=0)
-    total = float(share.sum())
-    return ChangeEvidence(most + 2 * np.log(with_change / total), float(share @ MEMORIES) / total)
+    total = float(np.exp((least - without) / 2).sum())
+    return np.asarray(most + 2 * np.log(np.exp((cost - most) / 2).sum(axis=0) / total))
 
 
 def evidence_memory(piece: Whitened) -> float:
