@@ -378,7 +378,8 @@ class SeriesCheck:
         standing = before is not None and before.kept.state == "open"
         was = (before.document.finding, before.document.doubt) if before is not None and standing else None
         points = checked.count if checked.stand.checked else None
-        finding, doubt = believed(checked.report.findings[number], judged.findings[number], among, was, points)
+        raw, spread = checked.report.findings[number], checked.report.spread
+        finding, doubt = believed(raw, judged.findings[number], among, was, points, spread)
         last_good, first_bad = checked.point(finding.last_good), checked.point(finding.first_bad)
         moved = before is None or (before.kept.last_good, before.kept.first_bad) != (last_good, first_bad)
         answered = before is None or before.document.finding.answer != finding.answer

@@ -149,12 +149,12 @@ _FEWEST_FOR_SPREAD = 30
 _CLUSTER = 18
 _SLOW = 0.4
 _SURROUNDINGS = 0.125
-# Averages of equal noise differ this many times as much as they should in about one of twenty series.
-_VARIES = 2.5
-# A line through the sizes rises by this many of its errors in one of about forty.
-_TREND = 2.3
+# Averages of equal noise differ this many times as much as they should in about one of thirty series.
+_VARIES = 3.0
+# A line through the sizes rises by this many of its errors in one of about a hundred.
+_TREND = 2.6
 # A spread that had to be found in the same points costs certainty.
-_STRICTER = 5.0
+_STRICTER = 4.0
 _LEAST_SPREAD = 0.1
 _BOUND = 3 * 1.4826
 

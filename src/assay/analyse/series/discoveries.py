@@ -71,6 +71,10 @@ _SLACK = 3
 # then is believed if it is this much clearer, or has stood for this many more results.
 _CLEARER = LEVEL / 10
 _SETTLED = 8
+# A jump beyond doubt in size, in spreads of the series and as a share, is believed after fewer.
+_SETTLED_LARGE = 2
+_LARGE_SPREADS = 8.0
+_LARGE_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,12 @@ def _meet(known: Finding, fresh: Finding, moved: int) -> bool:
 
 
 def believed(
-    raw: Finding, judged: Finding, among: Discoveries, known: tuple[Finding, Doubt | None] | None, points: int | None
+    raw: Finding,
+    judged: Finding,
+    among: Discoveries,
+    known: tuple[Finding, Doubt | None] | None,
+    points: int | None,
+    spread: float | None = None,
 ) -> tuple[Finding, Doubt | None]:
     """A finding as it is to be reported, and under which condition its doubt would end.
 
@@ -122,6 +131,7 @@ def believed(
     Args:
         judged: The same beside all series that were looked at together.
         points: How many points the series has by now; None if it is looked at for the first time.
+        spread: Of the points around their level, where known: beside it a jump is large or not.
     """
     before, doubt = known or (None, None)
     if before is not None and doubt is None:
@@ -132,21 +142,29 @@ def believed(
         # It turned up in one of many looks: it must be clearer than what one look would show by chance.
         if points is None or raw.chance <= _CLEARER:
             return raw, None
-        return _unconfirmed(raw, 0), Doubt(_CLEARER, points=points + _SETTLED)
+        needed = _SETTLED_LARGE if _is_large(raw, spread) else _SETTLED
+        return _unconfirmed(raw, 0, needed), Doubt(_CLEARER, points=points + needed)
     over = doubt.points is not None and points is not None and points >= doubt.points
     if raw.chance <= doubt.chance or over or 0 < doubt.tests <= among.tests:
         return raw, None
     if doubt.points is not None and points is not None:
-        return _unconfirmed(raw, _SETTLED - (doubt.points - points)), doubt
+        needed = before.unconfirmed.needed if before.unconfirmed else _SETTLED
+        return _unconfirmed(raw, needed - (doubt.points - points), needed), doubt
     return replace(raw, answer="cannot tell", because=before.because, unconfirmed=before.unconfirmed), doubt
 
 
-def _unconfirmed(raw: Finding, results: int) -> Finding:
+def _is_large(finding: Finding, spread: float | None) -> bool:
+    """Whether a step is so large that nobody would wait for a week of results to believe it."""
+    share = abs(finding.change or 0.0)
+    return bool(spread) and share > _LARGE_SHARE and abs(finding.difference) > _LARGE_SPREADS * (spread or 0.0)
+
+
+def _unconfirmed(raw: Finding, results: int, needed: int) -> Finding:
     """A new finding that has stood for `results` results and needs more."""
     shows = f"chance shows as much in {percent(raw.chance)} of looks at a series"
-    stood = f"it is new and has stood for {results} of {_SETTLED} further results"
-    why = f"{stood}; {shows}, so it counts once it has stood for {_SETTLED}, or is clearer"
-    return replace(raw, answer="cannot tell", because=(*raw.because, why), unconfirmed=Unconfirmed(results, _SETTLED))
+    stood = f"it is new and has stood for {results} of {needed} further results"
+    why = f"{stood}; {shows}, so it counts once it has stood for {needed}, or is clearer"
+    return replace(raw, answer="cannot tell", because=(*raw.because, why), unconfirmed=Unconfirmed(results, needed))
 
 
 def shifted(report: SeriesReport, by: int) -> SeriesReport:

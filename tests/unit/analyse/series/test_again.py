@@ -119,6 +119,18 @@ def test_what_turns_up_in_one_of_many_looks_is_believed_if_it_stands_or_is_clear
     assert believed(*clear, (young, doubt), 61) == (clear[0], None)
 
 
+def test_a_jump_that_is_large_beyond_doubt_needs_fewer_results():
+    raw, judged, among = families(0.004, 0)
+    large = [replace(one, change=0.6, difference=6.0) for one in (raw, judged)]
+    young, doubt = believed(*large, among, None, 60, 0.1)
+    assert young.label == "new, unconfirmed (0 of 2)"
+    assert believed(*large, among, (young, doubt), 61, 0.1)[0].label == "new, unconfirmed (1 of 2)"
+    assert believed(*large, among, (young, doubt), 62, 0.1) == (large[0], None)
+    for spread, share in ((1.0, 0.6), (0.1, 0.4), (None, 0.6)):
+        small = [replace(one, change=share) for one in large]
+        assert believed(*small, among, None, 60, spread)[0].label == "new, unconfirmed (0 of 8)"
+
+
 @pytest.mark.simulated
 def test_series_that_are_checked_after_each_result_give_few_false_alarms():
     """Sixty series without a change, looked at forty times; the level alone would let ten of them cry."""
