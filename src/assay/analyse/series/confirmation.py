@@ -1,7 +1,7 @@
 """Whether a change stands where the noise is not what the scan takes it for.
 
 The scan weighs a change against normal noise with the memory of one point. Noise of real machines falls on two levels,
-has heavy tails and memory at once, swells, or remembers for long, and then looks like a change. For each of these there
+has heavy tails and memory together, swells, or remembers for long, and then looks like a change. For each of these there
 is a check here. It asks for less than the scan does: it is to reject what the scan believes for its assumption alone.
 """
 
@@ -196,7 +196,7 @@ def _averages(sizes: Values, window: int) -> Values:
     return np.asarray((totals[window:] - totals[:-window]) / window)
 
 
-# Two levels are apart by so many deviations around them, and visited again and again.
+# Two levels are this many deviations around them apart, and visited again and again.
 _LEVELS_APART = 5.0
 _FEWEST_RETURNS = 4
 _OFTEN = 20

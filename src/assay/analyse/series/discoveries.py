@@ -154,7 +154,7 @@ def believed(
 
 
 def _is_large(finding: Finding, spread: float | None) -> bool:
-    """Whether a step is so large that nobody would wait for a week of results to believe it."""
+    """Whether a step is too large to wait for a week of results before it is believed."""
     share = abs(finding.change or 0.0)
     return bool(spread) and share > _LARGE_SHARE and abs(finding.difference) > _LARGE_SPREADS * (spread or 0.0)
 
