@@ -1,7 +1,7 @@
 """Whether a change stands where the noise is not what the scan takes it for.
 
 The scan weighs a change against normal noise with the memory of one point. Noise of real machines falls on two levels,
-has heavy tails and memory together, swells, or remembers for long, and then looks like a change. For each of these there
+has heavy tails and memory together, swells, or remembers for long, and then looks like a change. For each there
 is a check here. It asks for less than the scan does: it is to reject what the scan believes for its assumption alone.
 """
 
