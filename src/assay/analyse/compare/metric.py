@@ -233,8 +233,8 @@ class RelativeChange:
     def interval(self, level: float) -> Interval:
         """The relative change, as far as the spread tells it."""
         low, high = self.ends(level)
-        freedom = f", {self.df:.1f} degrees of freedom" if self.df < _NORMAL_DF else ""
-        return Interval(self.relative(low), self.relative(high), level, f"{self.method}{freedom}")
+        method = f"{self.method}, {self.df:.1f} degrees of freedom"
+        return Interval(self.relative(low), self.relative(high), level, method)
 
     def relative(self, value: float) -> float:
         """A change on the compared scale as a share of a."""
@@ -284,20 +284,18 @@ def change_of(name: str, a: MetricStatistics, b: MetricStatistics) -> RelativeCh
         return change_between(left, right)
     logarithmic = bool((left > 0).all() and (right > 0).all())
     first, second = (_Middle.of(values, stats, logarithmic=logarithmic) for values, stats in ((left, a), (right, b)))
-    reach = t_quantile(LEVEL, _NORMAL_DF)
+    # Few runs tell small chances badly: the tails beyond the 95 % that the intervals promise are those of Student's t.
+    df = float(left.size + right.size - 2)
+    reach = t_quantile(LEVEL, df)
     return RelativeChange(
         estimate=second.centre - first.centre,
         error=math.hypot(second.below, first.above) / reach,
-        df=_NORMAL_DF,
+        df=df,
         logarithmic=logarithmic,
         base=abs(float(left.mean())),
         method="intervals of both middle runs",
         error_above=math.hypot(second.above, first.below) / reach,
     )
-
-
-# With this many degrees of freedom Student's t is normal.
-_NORMAL_DF = 1e9
 
 
 @dataclass(frozen=True, slots=True)
