@@ -37,6 +37,32 @@ SeedOption = Annotated[
     int | None,
     typer.Option("--seed", min=0, help="Seed of the random order of runs; chosen at random when left out, and kept."),
 ]
+_ENDS = "When it ends"
+PairsOption = Annotated[
+    int,
+    typer.Option(
+        "--pairs",
+        min=2,
+        max=5000,
+        help="Plan this many pairs of runs, and a few looks at them: ends at the look that can tell.",
+        rich_help_panel=_ENDS,
+    ),
+]
+OpenEndedOption = Annotated[
+    bool,
+    typer.Option(
+        "--open-ended",
+        help="Look after every block and allow more pairs later: for when no number of pairs can be planned. "
+        "Needs about twice the pairs.",
+        rich_help_panel=_ENDS,
+    ),
+]
+SmallestOption = Annotated[
+    str,
+    typer.Option(
+        "--smallest", help="Smallest difference of interest; ends when any is smaller.", rich_help_panel=_ENDS
+    ),
+]
 
 
 def ab(
@@ -47,27 +73,10 @@ def ab(
     of_a: Annotated[list[str] | None, typer.Option("--a", metavar="PATH=VALUE", help=_SIDE_HELP.format("A"))] = None,
     of_b: Annotated[list[str] | None, typer.Option("--b", metavar="PATH=VALUE", help=_SIDE_HELP.format("B"))] = None,
     settings: SetOption = None,
-    pairs: Annotated[
-        int,
-        typer.Option(
-            "--pairs",
-            min=2,
-            max=5000,
-            help="Plan this many pairs of runs, and a few looks at them: ends at the look that can tell.",
-        ),
-    ] = 40,
+    pairs: PairsOption = 40,
     at_most: AtMostOption = "",
-    open_ended: Annotated[
-        bool,
-        typer.Option(
-            "--open-ended",
-            help="Look after every block and allow more pairs later: for when no number of pairs can be planned. "
-            "Needs about twice the pairs.",
-        ),
-    ] = False,
-    smallest: Annotated[
-        str, typer.Option("--smallest", help="Smallest difference of interest; ends when any is smaller.")
-    ] = "1%",
+    open_ended: OpenEndedOption = False,
+    smallest: SmallestOption = "1%",
     metric: MetricOption = "",
     seed: SeedOption = None,
     go_on: Annotated[

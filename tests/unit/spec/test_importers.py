@@ -26,13 +26,13 @@ def test_one_benchmark_for_each_job():
             "benchmark": "squeezenet1.1.onnx",
             "labels": {},
             "target": {"model": URL, "device": "cpu"},
-            "measure": {"until": {"samples": 50}},
+            "measure": {"runs": 5, "until": {"samples": 50}},
         },
         {
             "benchmark": "squeezenet1.1.onnx",
             "labels": {},
             "target": {"model": URL, "device": "coreml-ane"},
-            "measure": {"until": {"samples": 10}},
+            "measure": {"runs": 5, "until": {"samples": 10}},
             "needs": {"agent": "worker-0123456789ab"},
         },
     )

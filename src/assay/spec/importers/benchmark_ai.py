@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from assay.errors import Problem, SpecError
+from assay.spec.benchmark import LEAST_RUNS
 from assay.spec.importers.benchmark_ai_descriptor import (
     SECTIONS,
     Descriptor,
@@ -102,7 +103,7 @@ def _document(descriptor: Descriptor) -> dict[str, JsonValue]:
     if served:
         benchmark["services"] = {SERVER: _server(descriptor)}
     benchmark["target"] = _target(descriptor, image, strategy)
-    benchmark["measure"] = {"timeout": TIMEOUT}
+    benchmark["measure"] = {"runs": LEAST_RUNS, "timeout": TIMEOUT}
     if instance is not None:
         benchmark["needs"] = instance.needs()
     benchmark["place"] = {"engine": "kubernetes", "kubernetes": cluster_of(descriptor, strategy, instance, SERVER)}

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 from pydantic import JsonValue
 
 from assay.errors import UsageError
+from assay.spec.benchmark import LEAST_RUNS
 from assay.spec.importers.registry import Imported
 from assay.spec.section import COMPUTE_UNITS, canonical
 
@@ -41,7 +42,8 @@ def imported(document: Mapping[str, Any]) -> Imported:
         remarks.append("jobs that are equal are measured once: raise measure.runs to measure more often")
     shared: dict[str, JsonValue] = {key: benchmarks[0][key] for key in ("benchmark", "labels")}
     target: dict[str, JsonValue] = {"model": benchmarks[0]["target"]["model"]}
-    return Imported({**shared, "target": target, "matrix": {"include": points}}, tuple(remarks))
+    document = {**shared, "target": target, "measure": {"runs": LEAST_RUNS}, "matrix": {"include": points}}
+    return Imported(document, tuple(remarks))
 
 
 def _point(benchmark: Mapping[str, Any]) -> JsonValue:
@@ -79,7 +81,7 @@ def _definition(model: str, job: object, at: str) -> dict[str, Any]:
         raise _wrong(f"worker_id must be text, not {agent!r}", f"{at}.worker_id")
     return {
         "target": {"model": model, "device": _device(job.get("compute_unit"), at)},
-        "measure": {"until": {"samples": _inferences(job, at)}},
+        "measure": {"runs": LEAST_RUNS, "until": {"samples": _inferences(job, at)}},
         **({"needs": {"agent": agent}} if agent else {}),
     }
 

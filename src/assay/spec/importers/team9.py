@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from pydantic import JsonValue
 
 from assay.errors import Problem, SpecError
+from assay.spec.benchmark import LEAST_RUNS
 from assay.spec.importers.fields import ForeignDocument, line, number, shown, slurm_time, text, whole
 from assay.spec.importers.registry import Imported
 
@@ -105,6 +106,7 @@ class _Recipe(ForeignDocument):
         if (tokens := self._first(whole(1, 1_000_000), "workload.max_tokens")) is not None:
             benchmark["workload"] = {"output_tokens": tokens}
         benchmark["load"] = self._load(users)
+        benchmark["measure"] = {"runs": LEAST_RUNS}
         benchmark["place"] = {"engine": "slurm", "slurm": self._slurm()}
         benchmark["monitoring"] = True
         self._remark_meaningless()

@@ -114,7 +114,7 @@ def test_hello_world_becomes_a_benchmark() -> None:
                 {"name": "accuracy", "unit": "ratio", "pattern": r"accuracy=([-+]?\d*\.\d+|\d+)"},
             ],
         },
-        "measure": {"timeout": "24h"},
+        "measure": {"runs": 5, "timeout": "24h"},
         "needs": {"cpus": 2, "memory": "1843MiB"},
         "place": {
             "engine": "kubernetes",

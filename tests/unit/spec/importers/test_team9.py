@@ -71,6 +71,7 @@ def test_what_their_program_reads_becomes_a_benchmark() -> None:
         },
         "target": {"service": "ollama", "api": "ollama", "model": "mistral"},
         "load": {"concurrency": 8, "requests": 80},
+        "measure": {"runs": 5},
         "place": {
             "engine": "slurm",
             "slurm": {
