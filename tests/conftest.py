@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 pytest_plugins = (
     "tests.support.groups",
@@ -33,6 +34,9 @@ settings.register_profile(
     derandomize="ASSAY_NEW_EXAMPLES" not in os.environ,
 )
 settings.load_profile("any machine")
+if "ASSAY_NEW_EXAMPLES" not in os.environ:
+    # Hypothesis also tries the constants of all modules that happen to be loaded, which differ from worker to worker.
+    providers._get_local_constants = lambda: providers._local_constants
 
 # For what is started before the first test.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -151,11 +151,10 @@ class PlannedLook:
         return abs(float(scores[:, -1].sum())) > self._limits(scores)[-1]
 
     def _scores(self, deviations: Values) -> Values:
-        """What each block counts at each look, one column a look."""
+        """What each block counts at each look, one column a look; only the shares of a column count."""
         found = np.zeros((deviations.size, len(self._looks)))
         for column, look in enumerate(self._looks):
-            most = _largest(deviations[:look])
-            found[:look, column] = np.clip(deviations[:look], -most, most)
+            found[:look, column] = _cut(deviations[:look], _largest(deviations[:look]))
         return found
 
     def _limits(self, scores: Values) -> list[float]:
@@ -201,7 +200,7 @@ class PlannedLook:
         columns = [own]
         constants: list[float] = []
         for look in bounds:
-            sides = [np.clip(side[: look.blocks], -look.largest, look.largest) for side in pairs]
+            sides = [_cut(side[: look.blocks], look.largest) for side in pairs]
             for here, there in (sides, np.abs(sides)):
                 columns.append(np.pad((here - there) / 2, (0, own.size - look.blocks)))
                 constants.append(float((here + there).sum()) / 2)
@@ -226,6 +225,14 @@ class PlannedLook:
 def _largest(values: Values) -> float:
     """What a difference counts at most; all of it where most are zero."""
     return _LARGEST * float(np.median(np.abs(values))) or math.inf
+
+
+def _cut(values: Values, largest: float) -> Values:
+    """Differences in units of what one counts at most; single precision then holds them, however small they are."""
+    if math.isfinite(largest):
+        with np.errstate(over="ignore"):
+            return np.clip(values / largest, -1.0, 1.0)
+    return values
 
 
 def _edge(sums: Values, allowed: int) -> float:

@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.unit.analyse.ab.test_betting import most_hits
 from tests.unit.analyse.ab.worlds import NOISE, block_differences, coins, pairs_from
@@ -92,7 +92,14 @@ def test_what_ends_by_time_spends_what_is_left():
     assert evidence(found[:5], plan, ended=True).ends is None
 
 
+def test_differences_too_small_for_single_precision_are_none():
+    found = np.array([0.0, 0.0, 0.0, 1.0, 1.098457908283057e-221, -1.0])
+    assert not evidence(found, PairPlan(6)).differs
+    assert not evidence(-found, PairPlan(6)).differs
+
+
 @settings(max_examples=20)
+@example([0.0, 0.0, 0.0, 1.0, 1.098457908283057e-221, -1.0], 1.0, 0.0)
 @given(st.lists(st.floats(-10, 10), min_size=6, max_size=20), st.floats(0.1, 100), st.floats(-50, 50))
 def test_units_and_sides_do_not_matter(found, unit, shift):
     values, plan = np.array(found), PairPlan(len(found))
