@@ -72,9 +72,9 @@ class Precision:
         The interval of few runs reaches over all of them, also over one that is far off and would not count among many.
         """
         if self.runs < _RANKS_FROM:
-            runs = (_OF_A_MEDIAN * self.spread / self.asked) ** 2 if self.asked else math.inf
+            runs = (_OF_A_MEDIAN * self.spread / self.asked) ** 2
             return math.ceil(min(max(runs, self.runs + 1), 1e6))
-        ratio = self.width / self.asked if self.asked else math.inf
+        ratio = self.width / self.asked
         return math.ceil(min(self.runs * ratio * ratio, 1e6))
 
     def more(self, definition: Definition) -> bool:

@@ -142,6 +142,13 @@ class Measure(Section):
         """How many runs a job has, or has at least."""
         return LEAST_RUNS if self.runs is None else self.runs
 
+    @field_validator("precision")
+    @classmethod
+    def _is_a_part(cls, share: float) -> float:
+        if not 0 < share < 1:
+            raise ValueError("it must be more than 0 and less than 100 %; two percent is written 2%")
+        return share
+
     @field_validator("warmup", mode="before")
     @classmethod
     def _not_zero(cls, value: object) -> object:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from assay.analyse.stopping import RunsUntilPrecise, precise_metric, precision_of, widening
 from assay.plan.job import Job
@@ -86,6 +87,12 @@ def test_a_fixed_number_of_runs_is_what_it_says() -> None:
 def test_work_that_machines_share_and_a_search_have_five_runs(sections) -> None:
     definition = Definition.model_validate(sections)
     assert definition.measure.least_runs == definition.most_runs == 5
+
+
+@pytest.mark.parametrize("precision", [0, 1, 2, "200%"])
+def test_a_precision_that_is_no_part_of_the_value_is_refused(precision) -> None:
+    with pytest.raises(ValidationError, match="two percent is written 2%"):
+        job(precision=precision)
 
 
 def test_failed_runs_give_no_value_and_cost_time() -> None:
